@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from functools import partial
+from itertools import groupby
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,9 @@ import pytest
 
 from systolith import api as sl
 from systolith.isa import host_functions, routines
+from systolith.reports import plot
 from systolith.runtime.jobs.feed_files import FeedFiles
+from tests.runtime.command import systolith
 from tests.test_examples import JAX_SCRIPTS, SCRIPTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -94,32 +99,68 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x, w = (rng.standard_normal(dims, np.float32) for dims in ((8, 32), (32, 16)))
     np.savez(folder / "in.npz", arg0=x, arg1=w)
     np.savez(folder / "out.npz", out0=np.maximum(x @ w, 0))
-    for name in ("run", "a", "b", "base", "wide"):
-        run("systolith run model.hlo --mode time --json -q > " + name + ".json", folder)
+    run("systolith run model.hlo --mode time --json -q > run.json", folder)
+    for name in ("a", "b", "base", "wide"):
+        (folder / f"{name}.json").write_bytes((folder / "run.json").read_bytes())
     return folder
 
 
-def run(command: str, folder: Path, seconds: float | None = None) -> str:
-    """What a shell prints for a command that has to end well, or, after so many seconds, to be stopped."""
+def run(command: str, folder: Path) -> None:
+    """Give a command to a shell, where it has to end well."""
+    with started(command, folder) as process:
+        printed, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, f"{command}\n{printed}"
+
+
+def started(command: str, folder: Path) -> subprocess.Popen[str]:
+    """A shell with a command, in a group of processes of its own."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path, "HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(
+    return subprocess.Popen(
         ("bash", "-euo", "pipefail", "-c", command), cwd=folder, env=environment, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
-    try:
-        printed, _ = process.communicate(timeout=seconds or 300)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGTERM)
-        printed, _ = process.communicate()
-        assert seconds, f"{command}: {printed}"
-        return printed
-    assert process.returncode == 0, f"{command}\n{printed}"
-    return printed
 
 
-def follow(command: str, folder: Path) -> None:
-    """Run a command, or see that other tests do."""
+def serve(command: str, folder: Path) -> None:
+    """Give a command to a shell that has to serve until it is stopped."""
+    with started(command, folder) as process:
+        assert process.stdout is not None
+        limit = Timer(60, os.killpg, (process.pid, signal.SIGKILL))
+        limit.start()
+        said = ""
+        try:
+            while not re.search(r"^serving 1 x tpu_v3 at (unix:|127\.0\.0\.1:\d+)", said, re.M):
+                line = process.stdout.readline()
+                assert line, f"{command}\n{said}"
+                said += line
+            os.killpg(process.pid, signal.SIGTERM)
+            process.communicate()
+        finally:
+            limit.cancel()
+
+
+def parts(command: str) -> list[list[str]] | None:
+    """Words of the commands of a line, if they are all systolith's, one after another, with output to files at most."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    found = [list(words) for ends, words in groupby(lexer, lambda word: word == ";") if not ends]
+    others = {word for words in found for word in words if set(word) <= set("();<>|&")} - {">"}
+    return None if others or any(words[0] != "systolith" for words in found) else found
+
+
+def run_here(commands: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    """Run systolith's commands in this process: a new one would import its modules for seconds."""
+    for _, *words in commands:
+        words, into = (words[:-2], words[-1]) if words[-2:-1] == [">"] else (words, None)
+        ran = systolith(capsys, *words)
+        assert ran.code == 0, f"{words}\n{ran.err}"
+        if into:
+            Path(into).write_text(ran.out)
+
+
+def follow(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run a command, in a folder that is the working one, too, or see that other tests do."""
     if extra := re.search(r"^pip install 'systolith\[(\w+)\]'$", command):
         assert extra[1] in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     elif target := re.match(r"make ([\w-]+)$", command):
@@ -131,16 +172,25 @@ def follow(command: str, folder: Path) -> None:
     elif command.startswith("python -m systolith.hw.fuzz.campaign "):
         run(command.replace(" 1000", " 3"), folder)
     elif command.startswith("systolith serve"):
-        printed = run(command.replace(":8470", ":0"), folder, 8)
-        assert re.search(r"^serving 1 x tpu_v3 at (unix:|127\.0\.0\.1:\d+)", printed, re.M), printed
+        serve(command.replace(":8470", ":0"), folder)
+    elif command.startswith("systolith sweep"):
+        run_here(parts(f"{command} --jobs 1") or [], capsys)  # processes of sweeps have tests of their own
+    elif here := parts(command):
+        run_here(here, capsys)
     else:
         run(command, folder)
+
+
+def own(page: Path) -> list[str]:
+    """The commands of a page that are on none before it."""
+    before = {c for other in PAGES[: PAGES.index(page)] for c in commands(other.read_text())}
+    return [command for command in commands(page.read_text()) if command not in before]
 
 
 def pages() -> Iterator[object]:
     for page in PAGES:
         for slow in (False, True):
-            if any(is_slow(c) is slow for c in commands(page.read_text())):
+            if any(is_slow(c) is slow for c in own(page)):
                 marks = [pytest.mark.slow] if slow else []
                 name = page.relative_to(ROOT).with_suffix("").as_posix()
                 yield pytest.param(page, slow, id=name + ("-slow" if slow else ""), marks=marks)
@@ -151,22 +201,34 @@ def is_slow(command: str) -> bool:
 
 
 @pytest.mark.parametrize(("page", "slow"), list(pages()))
-def test_the_commands_of_the_page_work(page: Path, slow: bool, prepared: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_work(
+    page: Path,
+    slow: bool,
+    prepared: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for path in prepared.iterdir():
         if path.is_file():
             (tmp_path / path.name).write_bytes(path.read_bytes())
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     (tmp_path / ".config" / "fish" / "completions").mkdir(parents=True)
-    found = [command for command in commands(page.read_text()) if is_slow(command) is slow]
+    found = [command for command in own(page) if is_slow(command) is slow]
     assert found
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(plot, "OF_A_RUN", {"utilisation": plot.utilisation})
     for command in found:
-        follow(command, tmp_path)
+        follow(command, tmp_path, capsys)
 
 
 def test_what_is_a_command() -> None:
     text = "Words.\n\n    systolith run a.hlo --x 1 \\\n        --y     # a remark\n    (no command)\n\n    make demo\n"
     assert list(commands(text)) == ["systolith run a.hlo --x 1         --y", "make demo"]
     assert len(list(commands((ROOT / "README.md").read_text()))) > 30
+    assert parts("systolith a 'b{c}' > d; systolith e") == [["systolith", "a", "b{c}", ">", "d"], ["systolith", "e"]]
+    assert not any(map(parts, ("systolith a | b", "systolith a; b", "A=1 systolith b", 'eval "$(systolith a)"')))
 
 
 @pytest.fixture
@@ -189,7 +251,8 @@ def test_the_python_of_the_page_works(
     for path in ("run.json", "in.npz"):
         (tmp_path / path).write_bytes((prepared / path).read_bytes())
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    (tmp_path / "study.toml").write_text((ROOT / "examples" / "study.toml").read_text())
+    study = (ROOT / "examples" / "study.toml").read_text()
+    (tmp_path / "study.toml").write_text(study.replace('["default", "highest"]', '"default"'))
     (tmp_path / "mlp_infer.hlo").symlink_to(ROOT / "examples" / "mlp_infer.hlo")
     monkeypatch.chdir(tmp_path)
     given = np.load(ROOT / "examples" / "mlp_infer.in.npz")
@@ -197,6 +260,7 @@ def test_the_python_of_the_page_works(
     builder.add(*[builder.parameter(0, sl.make_shape("f32", (2,)), "x")] * 2)
     if name == "service":
         monkeypatch.setattr(sl, "connect", partial(sl.connect, request.getfixturevalue("served")))
+    monkeypatch.setattr(sl, "sweep", partial(sl.sweep, workers=1))
     points = ((1, 9), (2, 6), (3, 5))
     names = {
         "sl": sl,
@@ -237,7 +301,15 @@ def test_the_times_of_the_host_on_the_page_are_some(tmp_path: Path) -> None:
     assert dict(times.infeed) == {"": [(0, 33280), (20000, 33280)], "labels": [(0, 512), (20000, 512)]}
 
 
-def test_a_command_that_fails_is_found(tmp_path: Path) -> None:
-    for command in ("systolith ops missing.hlo", "make nothing-of-this-name", "python examples/missing.py"):
+def test_a_command_that_fails_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failing = (
+        "systolith ops missing.hlo",
+        "systolith --version; systolith ops missing.hlo",
+        "systolith --version; false",
+        "systolith serve --chip missing",
+        "make nothing-of-this-name",
+        "python examples/missing.py",
+    )
+    for command in failing:
         with pytest.raises(AssertionError):
-            follow(command, tmp_path)
+            follow(command, tmp_path, capsys)
