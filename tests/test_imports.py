@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 AREAS = ("isa", "sim", "compiler", "hw", "runtime", "reports")
 PACKAGE = "__init__"
+FUNCTIONS = ("import_module", "__import__")
 
 Graph = dict[str, set[str]]
 
@@ -31,15 +32,29 @@ def import_graph(texts: Mapping[str, str]) -> Graph:
     graph: Graph = {}
     for module, text in texts.items():
         graph[module] = set()
-        for names in _imported(module, ast.parse(text)):
+        for names in _imported(module, text):
             spelled = [s for name in names for s in (name, f"{name}.{PACKAGE}") if s in texts]
             graph[module].update(spelled[:1])
     return graph
 
 
-def _imported(module: str, tree: ast.Module) -> Iterator[list[str]]:
+def _nodes(text: str) -> Iterator[ast.AST]:
+    """Those of a text that may import: statements, and expressions of a text that names a function which does."""
+    tree = ast.parse(text)
+    return ast.walk(tree) if any(name in text for name in FUNCTIONS) else _statements(tree)
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements in a node, and their parts that hold some."""
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        for inner in getattr(node, field, ()):
+            yield inner
+            yield from _statements(inner)
+
+
+def _imported(module: str, text: str) -> Iterator[list[str]]:
     """Possible names of each import: a module; or a module, else a name in one."""
-    for node in ast.walk(tree):
+    for node in _nodes(text):
         if isinstance(node, ast.Import):
             yield from ([alias.name] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -48,7 +63,7 @@ def _imported(module: str, tree: ast.Module) -> Iterator[list[str]]:
             yield from ([f"{base}.{alias.name}", base] for alias in node.names)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in ("import_module", "__import__"):
+            if called in FUNCTIONS:
                 yield [str(node.args[0].value)]
 
 
@@ -112,6 +127,10 @@ ONE_WAY = {
         "from . import a",
         "from .a import x",
         "def f():\n    from p.a import x",
+        "for x in y:\n    pass\nelse:\n    import p.a",
+        "try:\n    pass\nexcept ValueError:\n    import p.a",
+        "try:\n    pass\nfinally:\n    import p.a",
+        "match x:\n    case 1:\n        import p.a",
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.a import x",
         "import importlib\nimportlib.import_module('p.a')",
         "from p import x",
