@@ -32,10 +32,10 @@ ENTRY main {
 """
 
 
-def _run(*command: str | Path, cwd: Path, **variables: str) -> str:
-    """The output of a command that must end well, with no way to this checkout but its arguments."""
-    given = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON") and k != "VIRTUAL_ENV"} | variables
-    done = subprocess.run(command, cwd=cwd, env=given, capture_output=True, text=True)
+def _run(*command: str | Path, cwd: Path, given: str = "", **variables: str) -> str:
+    """The output of a command that must end well, with no way to this checkout but its arguments and its input."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON") and k != "VIRTUAL_ENV"} | variables
+    done = subprocess.run(command, cwd=cwd, env=environment, input=given, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -136,31 +136,44 @@ def test_metadata_is_whole(built: tuple[Path, Path]) -> None:
     assert said.get_all("Provides-Extra") == sorted(project["optional-dependencies"])
 
 
+SEVERAL = """
+import shlex, sys
+from contextlib import redirect_stdout
+from systolith.runtime.cli import cli
+
+for line in sys.stdin.read().splitlines():
+    words, _, into = line.partition(" > ")
+    with open(into or "printed", "w") as file, redirect_stdout(file):
+        assert not cli.main(shlex.split(words), "systolith", standalone_mode=False), words
+"""
+
+
 def test_every_command_works_from_the_wheel(bare: Path, tmp_path: Path) -> None:
-    command = bare / "systolith"
+    """The first ones as processes, the others in one."""
     (tmp_path / "dot.hlo").write_text(DOT)
-    examples = next(bare.parent.glob("lib/python*/site-packages/systolith/examples"))
-
-    def systolith(arguments: str) -> str:
-        return _run(command, *arguments.split(), cwd=tmp_path)
-
     assert "lockstep" in _run(bare / "python", "-m", "systolith", "--help", cwd=tmp_path)
-    assert systolith("--version").split()[-1] == PROJECT["project"]["version"]
-    assert "tpu_v3" in systolith("chips")
-    said = systolith("run dot.hlo --chip tiny --random 0 --check --json --report one.html --trace trace.json")
-    assert json.loads(said)["ok"]
-    (tmp_path / "run.json").write_text(said)
-    systolith("report run.json run.json -o both.html")
-    assert "</html>" in (tmp_path / "both.html").read_text()
-    systolith("compile dot.hlo --chip tiny -o dot.slb --dump-dir stages")
-    (tmp_path / "dot.s").write_text(systolith("disasm dot.slb"))
-    systolith("asm dot.s -o again.slb")
+    assert _run(bare / "systolith", "--version", cwd=tmp_path).split()[-1] == PROJECT["project"]["version"]
+    mlp = next(bare.parent.glob("lib/python*/site-packages/systolith/examples")) / "mlp_infer"
+    lines = (
+        "chips > chips",
+        "run dot.hlo --chip tiny --random 0 --check --json --report one.html --trace trace.json > run.json",
+        "report run.json run.json -o both.html",
+        "compile dot.hlo --chip tiny -o dot.slb --dump-dir stages",
+        "disasm dot.slb > dot.s",
+        "asm dot.s -o again.slb",
+        "opt dot.hlo --passes algsimp,dce > opt",
+        "cost dot.hlo --chip tiny > cost",
+        "explain dot.hlo --chip tiny > explain",
+        f"run {mlp}.hlo --args {mlp}.in.npz --expect {mlp}.out.npz > mlp",
+    )
+    _run(bare / "python", "-c", SEVERAL, cwd=tmp_path, given="\n".join(lines))
+    assert json.loads((tmp_path / "run.json").read_text())["ok"]
     assert (tmp_path / "again.slb").read_bytes() == (tmp_path / "dot.slb").read_bytes()
-    assert "dot" in systolith("opt dot.hlo --passes algsimp,dce")
-    assert "FLOP" in systolith("cost dot.hlo --chip tiny")
-    assert "dot" in systolith("explain dot.hlo --chip tiny")
-    mlp = examples / "mlp_infer"
-    assert "mlp" in systolith(f"run {mlp}.hlo --args {mlp}.in.npz --expect {mlp}.out.npz")
+    for name, part in (
+        ("chips", "tpu_v3"), ("both.html", "</html>"), ("opt", "dot"), ("cost", "FLOP"), ("explain", "dot"),
+        ("mlp", "mlp"),
+    ):  # fmt: skip
+        assert part in (tmp_path / name).read_text()
 
 
 @pytest.mark.skipif(not has_verilator(), reason="Verilator is not installed")
