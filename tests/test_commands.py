@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -23,7 +21,7 @@ from systolith import api as sl
 from systolith.isa import host_functions, routines
 from systolith.reports import plot
 from systolith.runtime.jobs.feed_files import FeedFiles
-from tests.runtime.command import systolith
+from tests.shell import run_here, words_of
 from tests.test_examples import JAX_SCRIPTS, SCRIPTS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -140,25 +138,6 @@ def serve(command: str, folder: Path) -> None:
             limit.cancel()
 
 
-def parts(command: str) -> list[list[str]] | None:
-    """Words of the commands of a line, if they are all systolith's, one after another, with output to files at most."""
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    found = [list(words) for ends, words in groupby(lexer, lambda word: word == ";") if not ends]
-    others = {word for words in found for word in words if set(word) <= set("();<>|&")} - {">"}
-    return None if others or any(words[0] != "systolith" for words in found) else found
-
-
-def run_here(commands: list[list[str]], capsys: pytest.CaptureFixture[str]) -> None:
-    """Run systolith's commands in this process: a new one would import its modules for seconds."""
-    for _, *words in commands:
-        words, into = (words[:-2], words[-1]) if words[-2:-1] == [">"] else (words, None)
-        ran = systolith(capsys, *words)
-        assert ran.code == 0, f"{words}\n{ran.err}"
-        if into:
-            Path(into).write_text(ran.out)
-
-
 def follow(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Run a command, in a folder that is the working one, too, or see that other tests do."""
     if extra := re.search(r"^pip install 'systolith\[(\w+)\]'$", command):
@@ -174,8 +153,8 @@ def follow(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> No
     elif command.startswith("systolith serve"):
         serve(command.replace(":8470", ":0"), folder)
     elif command.startswith("systolith sweep"):
-        run_here(parts(f"{command} --jobs 1") or [], capsys)  # processes of sweeps have tests of their own
-    elif here := parts(command):
+        run_here(words_of(f"{command} --jobs 1"), capsys)  # processes of sweeps have tests of their own
+    elif here := words_of(command):
         run_here(here, capsys)
     else:
         run(command, folder)
@@ -227,8 +206,6 @@ def test_what_is_a_command() -> None:
     text = "Words.\n\n    systolith run a.hlo --x 1 \\\n        --y     # a remark\n    (no command)\n\n    make demo\n"
     assert list(commands(text)) == ["systolith run a.hlo --x 1         --y", "make demo"]
     assert len(list(commands((ROOT / "README.md").read_text()))) > 30
-    assert parts("systolith a 'b{c}' > d; systolith e") == [["systolith", "a", "b{c}", ">", "d"], ["systolith", "e"]]
-    assert not any(map(parts, ("systolith a | b", "systolith a; b", "A=1 systolith b", 'eval "$(systolith a)"')))
 
 
 @pytest.fixture

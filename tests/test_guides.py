@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shell import run_here, words_of
+
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 SLOW = "<!-- slow -->\n"
@@ -37,13 +39,14 @@ def change(path: Path, lines: str) -> None:
     path.write_text(text.replace(old, new))
 
 
-def follow(page: str, folder: Path, slow: bool = False) -> None:
+def follow(page: str, folder: Path, capsys: pytest.CaptureFixture[str], slow: bool = False) -> None:
     """Go through the blocks of a page: `bash` are commands, `text` their output, `diff` changes of the file named
     before it, in a copy of the sources, and others that file.
 
     Args:
         page: its text.
-        folder: where to do it.
+        folder: where to do it, the working folder.
+        capsys: for what commands print that this process runs, those of these sources.
         slow: also those that take long.
     """
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -56,7 +59,9 @@ def follow(page: str, folder: Path, slow: bool = False) -> None:
         long, language, text = block.groups()
         if long and not slow:
             continue
-        if language == "bash":
+        if language == "bash" and "```diff" not in page and (here := words_of(text)):
+            printed = run_here(here, capsys)
+        elif language == "bash":
             command = ("bash", "-euo", "pipefail", "-c", text)
             ran = subprocess.run(
                 command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -75,22 +80,34 @@ def follow(page: str, folder: Path, slow: bool = False) -> None:
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
-def test_the_guide_works_as_it_is_written(guide: Path, tmp_path: Path) -> None:
-    follow(guide.read_text(), tmp_path)
+def test_the_guide_works_as_it_is_written(
+    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    follow(guide.read_text(), tmp_path, capsys)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", [g for g in GUIDES if SLOW in g.read_text()], ids=lambda guide: guide.stem)
-def test_what_takes_long_in_the_guide_works_as_it_is_written(guide: Path, tmp_path: Path) -> None:
-    follow(guide.read_text(), tmp_path, slow=True)
+def test_what_takes_long_in_the_guide_works_as_it_is_written(
+    guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    follow(guide.read_text(), tmp_path, capsys, slow=True)
 
 
-def test_a_guide_whose_command_fails_or_prints_something_else_is_found(tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="false"):
-        follow("```bash\nfalse\n```\n", tmp_path)
-    (tmp_path / "examples").unlink()
-    with pytest.raises(AssertionError):
-        follow("```bash\necho one\n```\n\n```text\ntwo\n```\n", tmp_path)
+def test_a_guide_whose_command_fails_or_prints_something_else_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for failing, said in (
+        ("```bash\nfalse\n```\n", "false"),
+        ("```bash\nsystolith ops missing.hlo\n```\n", "missing"),
+        ("```bash\necho one\n```\n\n```text\ntwo\n```\n", "two"),
+        ("```bash\nsystolith --version\n```\n\n```text\ntwo\n```\n", "two"),
+    ):
+        with pytest.raises(AssertionError, match=said):
+            follow(failing, tmp_path, capsys)
+        (tmp_path / "examples").unlink()
 
 
 def test_a_change_is_made_where_its_context_is_and_refused_where_it_is_not(tmp_path: Path) -> None:
