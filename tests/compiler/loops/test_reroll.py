@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from systolith.compiler import vmem_pressure
@@ -33,8 +33,8 @@ from systolith.isa.program import Program, Role
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import attention
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
-from tests.compiler.machine import compiled, error, run
-from tests.examples import examples
+from tests.compiler.machine import CHIPS, compiled, error, run
+from tests.examples import THOROUGH, examples
 
 TINY = load_chip("tiny")
 
@@ -69,39 +69,48 @@ def arguments(program: Program) -> list[np.ndarray]:
     return [rng.standard_normal(b.dims).astype(DTYPES[b.dtype].stored) for b in sorted(given, key=lambda b: b.number)]
 
 
-def same_as_written_out(text: str) -> int:
+def same_as_written_out(text: str, chip: Chip = TINY) -> int:
     """Compile with loops and without, compare the results; how many loops there were."""
-    rolled, plain = compiled(text).program, written_out(text).program
+    rolled, plain = compiled(text, chip).program, written_out(text, chip).program
     args = arguments(plain)
-    for got, wanted in zip(run(rolled, TINY, args), run(plain, TINY, args), strict=True):
+    for got, wanted in zip(run(rolled, chip, args), run(plain, chip, args), strict=True):
         assert got.tobytes() == wanted.tobytes()
     return loops(rolled)
 
 
 SIZES = {
-    "elementwise": (300, 128, 0), "sum of rows": (128, 512, 0), "sum of columns": (512, 256, 0),
-    "transpose": (300, 512, 0), "product": (64, 100, 200), "products": (64, 64, 200), "convolution": (96, 0, 0),
-    "softmax": (512, 256, 0), "indices": (300, 128, 0), "product of what indices select": (32, 48, 400),
+    "elementwise": (75, 64, 0), "sum of rows": (64, 128, 0), "sum of columns": (128, 128, 0),
+    "transpose": (75, 128, 0), "product": (32, 50, 100), "products": (48, 32, 100), "indices": (75, 64, 0),
+    "product of what indices select": (16, 24, 200),
 }  # fmt: skip
+LARGER = {"convolution": (96, 0, 0), "softmax": (512, 256, 0)}
+"""Of which nothing repeats in little VMEM."""
 
 
 @pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("name", BODIES)
 def test_loops_give_the_same_bits(name: str) -> None:
-    made = same_as_written_out(module(BODIES[name], *SIZES[name]))
+    made = same_as_written_out(module(BODIES[name], *(SIZES | LARGER)[name]), CHIPS[16] if name in SIZES else TINY)
     assert made
 
 
 @pytest.mark.usefixtures("everywhere")
-@settings(max_examples=12)
+@examples(5, 12)
 @given(st.sampled_from([n for n in BODIES if n != "softmax"]), *[st.integers(8, 120)] * 3)
 def test_loops_give_the_same_bits_in_all_sizes(name: str, m: int, n: int, k: int) -> None:
     same_as_written_out(module(BODIES[name], m, n, k))
 
 
 @pytest.mark.usefixtures("everywhere")
-@examples(2, 30)
-@given(st.integers(2, 5), st.integers(24, 80), st.integers(3, 20), st.integers(12, 40), st.integers(1, 2))
+@examples(1, 30)
+@example(8, 24, 4, 8, 1)  # a loop of the blocks of two heads
+@given(
+    st.integers(2, 5),
+    st.integers(24, 80 if THOROUGH else 40),
+    st.integers(3, 20),
+    st.integers(12, 40),
+    st.integers(1, 2),
+)
 def test_loops_over_blocks_in_blocks_give_the_same_bits(
     heads: int, length: int, depth: int, kib: int, units: int
 ) -> None:
@@ -114,16 +123,24 @@ def test_loops_over_blocks_in_blocks_give_the_same_bits(
         text = attention(heads, length, depth)
         rolled, plain = compiled(text, chip).program, written_out(text, chip).program
         args = arguments(plain)
-        for got, wanted in zip(run(rolled, chip, args), run(plain, chip, args), strict=True):
-            assert got.tobytes() == wanted.tobytes()
+        (got,), (plainly,) = run(rolled, chip, args), run(plain, chip, args)
+    assert got.tobytes() == plainly.tobytes()
     (wanted,) = evaluate(parse_hlo(text), *args)
-    (got,) = run(rolled, chip, args)
     assert error(got, wanted) < 3e-2
 
 
-@pytest.mark.parametrize(("heads", "length"), [(16, 1024), pytest.param(12, 2048, marks=pytest.mark.slow)])
-def test_heads_and_rows_of_attention_are_a_nest_of_loops(heads: int, length: int) -> None:
+@pytest.mark.parametrize(
+    ("heads", "length", "part"),
+    [
+        (14, 512, 4),
+        pytest.param(16, 1024, 1, marks=pytest.mark.slow),
+        pytest.param(12, 2048, 1, marks=pytest.mark.slow),
+    ],
+)
+def test_heads_and_rows_of_attention_are_a_nest_of_loops(heads: int, length: int, part: int) -> None:
+    """In a part of the VMEM of the chip."""
     chip = load_chip("tpu_v3")
+    chip = replace(chip, vmem=replace(chip.vmem, bytes=chip.vmem.bytes // part))
     text = attention(heads, length, 64)
     rolled, plain = compiled(text, chip).program, written_out(text, chip).program
     assert len(rolled.code) < len(plain.code) / 2
@@ -143,8 +160,7 @@ def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:
 
 def test_repetitions_that_are_alike_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take as many places for their buffers as each by itself."""
-    text = module(BODIES["product"], 2048, 2048, 2048)
-    chip = load_chip("tpu_v3")
+    text, chip = module(BODIES["product"], 64, 64, 192), CHIPS[16]
     priced = []
     wanted, alike = Repetition._wanted, Repetition._alike
 
@@ -154,6 +170,7 @@ def test_repetitions_that_are_alike_are_priced_once(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(Repetition, "_wanted", counted)
     once = compiled(text, chip).program
+    assert loops(once)
     count = len(priced)
     monkeypatch.setattr(Repetition, "_alike", lambda self: (alike(self), len(priced)))
     each = compiled(text, chip).program
@@ -161,12 +178,22 @@ def test_repetitions_that_are_alike_are_priced_once(monkeypatch: pytest.MonkeyPa
     assert once.code == each.code
 
 
-def test_outer_loops_that_repeat_late_keep_the_matrix_unit_as_busy() -> None:
-    """The first operations of this product are too few for its outer loop."""
-    text = module(BODIES["product"], 128, 256, 768)
-    rolled, plain = compiled(text).program, written_out(text).program
-    assert len(rolled.code) < len(plain.code) / 8
-    assert taken(rolled, TINY) <= taken(plain, TINY) * 1.005
+@pytest.mark.parametrize(
+    ("sizes", "kib", "looked_at", "fewer"),
+    [
+        ((128, 64, 384), 64, 512, 1.5),
+        pytest.param((128, 256, 768), 256, group_loops.LOOKED_AT, 8, marks=pytest.mark.slow),
+    ],
+)
+def test_outer_loops_that_repeat_late_keep_the_matrix_unit_as_busy(
+    sizes: tuple[int, int, int], kib: int, looked_at: int, fewer: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first operations of this product, which are looked at, are too few for its outer loop."""
+    monkeypatch.setattr(group_loops, "LOOKED_AT", looked_at)
+    text, chip = module(BODIES["product"], *sizes), replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10))
+    rolled, plain = compiled(text, chip).program, written_out(text, chip).program
+    assert len(rolled.code) < len(plain.code) / fewer
+    assert taken(rolled, chip) <= taken(plain, chip) * 1.005
 
 
 @pytest.mark.slow  # 10 s
@@ -235,7 +262,7 @@ def test_each_group_decides_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_very_long_groups_may_lose_a_little_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    text, priced = module(BODIES["product"], 128, 256, 768), GroupLoops._cycles
+    text, priced, chip = module(BODIES["product"], 64, 64, 192), GroupLoops._cycles, CHIPS[16]
 
     def slower(self: GroupLoops, block: Block) -> Predicted | None:
         found = priced(self, block)
@@ -243,17 +270,18 @@ def test_very_long_groups_may_lose_a_little_in_loops(monkeypatch: pytest.MonkeyP
         return found._replace(total=1.015 * self._written.total) if found and looped and self._written else found
 
     monkeypatch.setattr(GroupLoops, "_cycles", slower)
-    assert not loops(compiled(text).program)
+    monkeypatch.setattr(group_loops, "LOOKED_AT", 1024)
+    assert not loops(compiled(text, chip).program)
     monkeypatch.setattr(group_loops, "VERY_LONG", group_loops.LOOKED_AT)
-    assert loops(compiled(text).program)
+    assert loops(compiled(text, chip).program)
     monkeypatch.setattr(group_loops, "NEAR_IN_VERY_LONG_ONES", 1.01)
-    assert not loops(compiled(text).program)
+    assert not loops(compiled(text, chip).program)
 
 
 @pytest.mark.usefixtures("everywhere")
 @pytest.mark.parametrize("copied", [True, False])
 def test_without_registers_for_loops_there_are_none(copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = module(BODIES["elementwise"], *SIZES["elementwise"])
+    text = module(BODIES["elementwise"], 300, 128, 0)
     if not copied:  # then groups are lowered by another way
         monkeypatch.setattr(lowering, "source_of", lambda *_: None)
     assert loops(compiled(text).program)
@@ -327,9 +355,17 @@ def test_blocks_of_a_normalisation_are_a_loop_in_as_many_cycles() -> None:
 
 
 @pytest.mark.usefixtures("everywhere")
-@pytest.mark.parametrize(("heads", "length"), [(3, 96), pytest.param(5, 256, marks=pytest.mark.slow)])
-def test_loops_of_blocks_of_attention_give_the_same_bits(heads: int, length: int) -> None:
-    assert same_as_written_out(attention(heads, length, 16))
+@pytest.mark.parametrize(
+    ("heads", "length", "depth", "kib"),
+    [
+        (20, 16, 4, 8),
+        pytest.param(3, 96, 16, 256, marks=pytest.mark.slow),
+        pytest.param(5, 256, 16, 256, marks=pytest.mark.slow),
+    ],
+)
+def test_loops_of_blocks_of_attention_give_the_same_bits(heads: int, length: int, depth: int, kib: int) -> None:
+    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10))
+    assert same_as_written_out(attention(heads, length, depth), chip)
 
 
 WEIGHTS = """HloModule weights

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
@@ -25,6 +25,7 @@ from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.loops.scans import hlo
 from tests.compiler.machine import CHIPS, TINY, Array, checked, compiled, error, memory, run
+from tests.examples import examples
 
 V3 = load_chip("tpu_v3")
 
@@ -120,7 +121,7 @@ SCANS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "average": (average, [(40, 33)]),
     "average of scalars": (average, [(50,)]),
     "average of one": (average, [(7, 1)]),
-    "average, two dimensions": (average, [(300, 3, 17)]),
+    "average, two dimensions": (average, [(100, 3, 17)]),
     "rewards": (rewards, [(12, 20), (13, 20), (12, 20)]),
     "state space": (state_space, [(9, 20), (9, 20), (20, 8), (9, 8), (9, 8)]),
     "attention": (attention, [(6, 2, 8), (6, 2, 8), (6, 2, 12), (6, 2, 8)]),
@@ -188,8 +189,8 @@ def batched_state_space(x: jax.Array, dt: jax.Array, a: jax.Array, b: jax.Array,
     return lax.scan(step, jnp.ones((x.shape[1], *a.shape)), (x, dt, b, c), reverse=x.shape[0] % 2 == 0)
 
 
+@examples(4, 15)
 @given(*[st.integers(1, n) for n in (9, 3, 40, 9)], st.sampled_from([16, 256]))
-@settings(max_examples=15, deadline=None)
 def test_states_of_short_rows(n: int, batch: int, channels: int, states: int, kib: int) -> None:
     """Lanes hold channels, of which there are more: what is carried has its dimensions in another order then."""
     rng = np.random.default_rng(n)
@@ -217,6 +218,7 @@ OPERATIONS: list[Callable[..., jax.Array]] = [
 ]
 
 
+@examples(8, 25)
 @given(
     st.lists(st.sampled_from([1, 2, 3, 9, 40]), max_size=3),
     st.integers(1, 30),
@@ -226,7 +228,6 @@ OPERATIONS: list[Callable[..., jax.Array]] = [
     st.integers(0, 3),
     st.sampled_from([16, 32, 256]),
 )
-@settings(max_examples=25, deadline=None)
 def test_any_scan(
     dims: list[int], n: int, dtype: str, backwards: bool, steps: list[tuple[int, int, int]], rows: int, kib: int
 ) -> None:
