@@ -220,7 +220,9 @@ def test_random_modules_have_loops(always: None) -> None:
     assert made > 5
 
 
-@pytest.mark.parametrize("sizes", [(8, 40, 16, 64), (12, 16, 24, 64), (6, 48, 16, 64)])
+@pytest.mark.parametrize(
+    "sizes", [(8, 40, 16, 64), (12, 16, 24, 64), pytest.param((6, 48, 16, 64), marks=pytest.mark.slow)]
+)
 def test_a_chain_that_does_not_fit_runs_in_a_loop(sizes: tuple[int, int, int, int]) -> None:
     text = mlp(*sizes)
     result = check(text, arguments(text), SMALL)

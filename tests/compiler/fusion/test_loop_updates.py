@@ -124,8 +124,9 @@ def moved(module: Module, chip: Chip = CHIP) -> bool:
 @pytest.mark.parametrize(
     ("step", "donated"),
     [
-        *((step, True) for step in (*MOVED, *OTHERS)),
+        *((step, True) for step in (adam, decayed, *OTHERS)),
         *((step, False) for step in (adam, exchanged)),
+        *(pytest.param(step, True, marks=pytest.mark.slow) for step in (sgd, momentum)),
         *(
             pytest.param(step, False, marks=pytest.mark.slow)
             for step in (sgd, momentum, decayed, clipped, kept, turned)
