@@ -24,6 +24,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.fusion.joined_products import check_command, groups, joins
 from tests.compiler.machine import TINY, Array, compare
+from tests.examples import examples
 
 DONATED = "input_output_alias={ {0}: (0, {}, must-alias), {1}: (1, {}, must-alias) }"
 
@@ -111,7 +112,9 @@ ENTRY e {{
 
 
 @pytest.mark.usefixtures("products_join")
-@pytest.mark.parametrize("sizes", [(40, 24, 56), (130, 8, 300), (3, 64, 64)])
+@pytest.mark.parametrize(
+    "sizes", [(40, 24, 56), (34, 8, 76), (3, 64, 64), pytest.param((130, 8, 300), marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("head", ["", DONATED])
 def test_results_are_those_of_the_evaluator(sizes: tuple[int, int, int], head: str) -> None:
     made = compare(momentum(*sizes, head), arguments(*sizes), TINY)
@@ -128,6 +131,7 @@ def test_results_are_those_of_the_evaluator(sizes: tuple[int, int, int], head: s
     st.sampled_from((TINY, load_chip("small"))),
     st.sampled_from(("", DONATED)),
 )
+@examples(8, 60)
 def test_any_sizes(sizes: tuple[int, int, int], dtype: str, more: str, chip: Chip, head: str) -> None:
     assert joins(compare(momentum(*sizes, head, dtype, more), arguments(*sizes, dtype), chip))
 

@@ -182,7 +182,7 @@ def dots(draw: st.DrawFn) -> Text:
 
 
 @given(dots(), st.sampled_from(["tiny", "small"]), st.integers(0, 2**32))
-@examples(10, 25)
+@examples(6, 25)
 def test_dots_have_the_same_bits(text: Text, chip: str, seed: int) -> None:
     same_bits(text.module(), text.arguments(seed), load_chip(chip))
 
@@ -230,7 +230,7 @@ def convolutions(draw: st.DrawFn) -> Text:
 
 
 @given(convolutions(), st.sampled_from(["tiny", "small"]), st.integers(0, 2**32))
-@examples(10, 25)
+@examples(6, 25)
 def test_convolutions_have_the_same_bits(text: Text, chip: str, seed: int) -> None:
     """Padding is 0, not the producer's value of 0."""
     same_bits(text.module(), text.arguments(seed, whole=True), load_chip(chip))

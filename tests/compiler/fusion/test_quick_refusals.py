@@ -13,6 +13,7 @@ from systolith.compiler.groups import fuse_pair
 from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.ops.group import Group
 from tests.compiler.fusion.test_multi_output import adam, grouped, module, siblings, softmax
+from tests.examples import examples
 
 
 def slices_of_one(count: int, reduced: bool) -> str:
@@ -105,6 +106,7 @@ def rows_of_one(draw: st.DrawFn) -> str:
 
 
 @given(rows_of_one())
+@examples(4, 60)
 def test_quick_refusals_of_groups_of_many_streams(text: str) -> None:
     same_groups(text)
 

@@ -23,6 +23,7 @@ from systolith.compiler.tiling.blocking import BlockNormalisations
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import compare, compiled, error
+from tests.examples import examples
 
 V3 = load_chip("tpu_v3")
 
@@ -66,6 +67,7 @@ def transposes(module: Module) -> int:
 
 
 @given(st.sampled_from(PROGRAMS), st.lists(st.integers(1, 9), max_size=2), st.integers(2, 130))
+@examples(6, 60)
 def test_values(program: Any, outer: list[int], width: int) -> None:
     """Of the rewritten module; sums may be made in another order."""
     dims = (*outer, 16384, width)
@@ -83,8 +85,21 @@ def test_values(program: Any, outer: list[int], width: int) -> None:
         assert error(a, b) <= 1e-5
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
-@pytest.mark.parametrize("dims", [(3000, 5), (40, 70, 6), (2, 3, 600, 3)], ids=str)
+@pytest.mark.parametrize(
+    ("program", "dims"),
+    [
+        (softmax, (3000, 5)),
+        (layer_norm, (2, 3, 600, 3)),
+        (with_gradient, (40, 70, 6)),
+        pytest.param(softmax, (40, 70, 6), marks=pytest.mark.slow),
+        pytest.param(softmax, (2, 3, 600, 3), marks=pytest.mark.slow),
+        pytest.param(layer_norm, (3000, 5), marks=pytest.mark.slow),
+        pytest.param(layer_norm, (40, 70, 6), marks=pytest.mark.slow),
+        pytest.param(with_gradient, (3000, 5), marks=pytest.mark.slow),
+        pytest.param(with_gradient, (2, 3, 600, 3), marks=pytest.mark.slow),
+    ],
+    ids=lambda p: getattr(p, "__name__", str(p)),
+)
 def test_values_on_the_chip(program: Any, dims: tuple[int, ...]) -> None:
     text, chip = text_of(program, dims), load_chip("tiny")
     module = canonicalise(parse_hlo(text))
@@ -97,8 +112,14 @@ def test_masks_along_both_dimensions() -> None:
     compare(text_of(masked, (3000, 5)), [argument((3000, 5))], load_chip("tiny"))
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
-@pytest.mark.parametrize("width", [2, 4, 8, 33, 64, 96])
+@pytest.mark.parametrize(
+    ("width", "dtype"),
+    [
+        *((2, "f32"), (4, "bf16"), (33, "f32"), (64, "f32"), (64, "bf16"), (96, "bf16")),
+        *(pytest.param(width, "f32", marks=pytest.mark.slow) for width in (4, 8, 96)),
+        *(pytest.param(width, "bf16", marks=pytest.mark.slow) for width in (2, 8, 33)),
+    ],
+)
 def test_rows_take_no_longer_than_the_cross_lane_unit(width: int, dtype: str) -> None:
     """It transposes each element twice, a row of lanes a cycle; of f32, HBM takes as long."""
     dims = (2**20 // width, width)

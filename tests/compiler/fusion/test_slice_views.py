@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.driver import compile_groups, compile_tile
@@ -28,6 +28,7 @@ from systolith.runtime.jobs.checks import Checker
 from systolith.runtime.memories import overwritten
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import Array, check, compiled, memory, run
+from tests.examples import examples
 
 TINY = load_chip("tiny")
 LAYERS, WIDTH = 3, 80
@@ -180,7 +181,7 @@ def test_readers_are_checked(planted: float) -> None:
     assert bool(report.failures) == bool(planted)
 
 
-@settings(max_examples=15)
+@examples(6, 15)
 @given(st.data())
 def test_slices_at_any_place(data: st.DataObject) -> None:
     """Of any dimensions, also beyond the ends, where starts are clamped."""

@@ -158,11 +158,14 @@ ENTRY e {{
 """
 
 
-def test_heads_of_a_gradient_are_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = attention_gradient(2, 12, 512)
+@pytest.mark.parametrize(
+    ("batch", "length", "most"), [(1, 256, 0.75), pytest.param(2, 512, 0.65, marks=pytest.mark.slow)]
+)
+def test_heads_of_a_gradient_are_blocks(batch: int, length: int, most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = attention_gradient(batch, 12, length)
     stacked = cycles(text)
     monkeypatch.setattr(StackHeads, "run", lambda self, module: False)
-    assert stacked < 0.65 * cycles(text)
+    assert stacked < most * cycles(text)
 
 
 def test_values_of_the_machine() -> None:

@@ -38,7 +38,12 @@ def projected(heads: int, length: int, depth: int) -> str:
     return text
 
 
-TEXT = projected(2, 48, 8)
+LENGTHS = {7: 24, 11: 48, 17: 48}
+"""Rows of the attention, by KiB of VMEM."""
+
+
+def text(kib: int) -> str:
+    return projected(2, LENGTHS[kib], 8)
 
 
 def chip(kib: int) -> Chip:
@@ -46,7 +51,7 @@ def chip(kib: int) -> Chip:
 
 
 def compiled(kib: int, options: Options | None = None) -> Compiled:
-    return compile_module(parse_hlo(TEXT), chip(kib), options)
+    return compile_module(parse_hlo(text(kib)), chip(kib), options)
 
 
 @cache
@@ -59,7 +64,9 @@ def shares(made: Compiled) -> list[Decision]:
     return [d for d in made.explain if d.kind == "memory" and d.chosen.startswith("whole values")]
 
 
-@pytest.mark.parametrize(("kib", "clearly"), [pytest.param(11, CLEARLY, marks=pytest.mark.slow), (17, 0.5)])
+@pytest.mark.parametrize(
+    ("kib", "clearly"), [(7, 0.5), *(pytest.param(*p, marks=pytest.mark.slow) for p in ((11, CLEARLY), (17, 0.5)))]
+)
 def test_values_make_room_for_blocks(kib: int, clearly: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the estimate alone, or by the cycles of both programs, where it has to be clearer; it is the faster one."""
     monkeypatch.setattr("systolith.compiler.vmem_pressure.CLEARLY", clearly)
@@ -76,15 +83,18 @@ def test_values_make_room_for_blocks(kib: int, clearly: float, monkeypatch: pyte
 
 
 def test_a_plan_has_the_share(tmp_path: Path) -> None:
-    made, plan = usual(11), tmp_path / "plan.json"
+    made, plan = usual(7), tmp_path / "plan.json"
     plan.write_text(json.dumps([d.to_json() for d in made.explain]))
-    again = compiled(11, Options(plan=read_plan(plan)))
+    assert shares(made)
+    again = compiled(7, Options(plan=read_plan(plan)))
     assert again.stages["program.s"] == made.stages["program.s"]
 
 
-@pytest.mark.parametrize("kib", [11, pytest.param(17, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kib", [7, *(pytest.param(kib, marks=pytest.mark.slow) for kib in (11, 17))])
 def test_values_are_right(kib: int) -> None:
     rng = np.random.default_rng(kib)
-    flat = [rng.normal(size=(48, 16)).astype(np.float32) for _ in range(3)]
+    length = LENGTHS[kib]
+    flat = [rng.normal(size=(length, 16)).astype(np.float32) for _ in range(3)]
     weights = [rng.normal(size=(16, 16)).astype(np.float32) / 4 for _ in range(3)]
-    compare(TEXT, [*flat, rng.normal(size=(48, 48)).astype(np.float32), *weights], chip(kib))
+    bias = rng.normal(size=(length, length)).astype(np.float32)
+    assert shares(compare(text(kib), [*flat, bias, *weights], chip(kib)))
