@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -91,7 +92,7 @@ def arguments(t: str, dims: tuple[int, ...], form: str, seed: int) -> list[np.nd
     st.sampled_from(["tiny", "small"]),
     st.integers(0, 99),
 )
-@examples(60, 500)
+@examples(30, 500)
 def test_any_rows(outer: list[int], n: int, k: int, t: str, form: str, chip: str, seed: int) -> None:
     dims = (*outer, n, k)
     check(text(t, dims, form), arguments(t, dims, form, seed), CHIPS[chip], most=0)
@@ -134,30 +135,55 @@ def test_rows_of_narrow_types_up_to_a_whole_vector(k: int) -> None:
     assert cycles <= 2.1 * 2 * prod(dims) * V3.hbm.q / V3.hbm.p + 2 * V3.hbm.latency
 
 
+def distances(rows: int, columns: int, k: int, other: str) -> str:
+    """Of all pairs of rows of `x`, or of one of `x` and one of `y`."""
+    n = rows if other == "x" else columns
+    return f"""HloModule m
+{scalar_computation("add")}
+ENTRY e {{
+ x = f32[{rows},{k}] parameter(0)
+ y = f32[{columns},{k}] parameter(1)
+ xb = f32[{rows},{n},{k}] broadcast(x), dimensions={{0,2}}
+ yb = f32[{rows},{n},{k}] broadcast({other}), dimensions={{1,2}}
+ d = f32[{rows},{n},{k}] subtract(xb, yb)
+ p = f32[{rows},{n},{k}] multiply(d, d)
+ zero = f32[] constant(0)
+ ROOT r = f32[{rows},{n}] reduce(p, zero), dimensions={{2}}, to_apply=add
+}}
+"""
+
+
 @pytest.mark.parametrize("k", [16, 64])
 @pytest.mark.parametrize("other", ["x", "y"])
 def test_distances_of_all_pairs(k: int, other: str) -> None:
     """What is repeated for all rows is turned, once, not the differences: 100 times as fast as rows across lanes."""
-    n = 512 if other == "x" else 256
-    body = f"""HloModule m
-{scalar_computation("add")}
-ENTRY e {{
- x = f32[512,{k}] parameter(0)
- y = f32[256,{k}] parameter(1)
- xb = f32[512,{n},{k}] broadcast(x), dimensions={{0,2}}
- yb = f32[512,{n},{k}] broadcast({other}), dimensions={{1,2}}
- d = f32[512,{n},{k}] subtract(xb, yb)
- p = f32[512,{n},{k}] multiply(d, d)
- zero = f32[] constant(0)
- ROOT r = f32[512,{n}] reduce(p, zero), dimensions={{2}}, to_apply=add
-}}
-"""
-    rng = np.random.default_rng(0)
-    args = [rng.integers(-3, 4, (rows, k)).astype(np.float32) for rows in (512, 256)]
-    program = check(body, args, V3, most=0).program
+    program = compiled(distances(512, 256, k, other), V3).program
     cycles = simulate(program, V3, mode="time").cycles
+    n = 512 if other == "x" else 256
     assert cycles is not None
     assert cycles < 2 * 512 * n * k * 3 / (V3.vpu.alu_slots * V3.vpu.lanes * V3.vpu.sublanes)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "k", "other", "kib", "turns"),
+    [
+        (256, 128, 16, "x", 16 << 10, 1),
+        (136, 72, 64, "x", 16 << 10, 1),
+        (256, 128, 16, "y", 16 << 10, 1),
+        (136, 72, 64, "y", 128, 14),
+        *(
+            pytest.param(512, 256, *p, marks=pytest.mark.slow)
+            for p in ((64, "x", 16 << 10, 64), (64, "y", 16 << 10, 32))
+        ),
+    ],
+)
+def test_values_of_distances(rows: int, columns: int, k: int, other: str, kib: int, turns: int) -> None:
+    """Of one tile of columns, and of several."""
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-3, 4, (n, k)).astype(np.float32) for n in (rows, columns)]
+    chip = replace(V3, vmem=replace(V3.vmem, bytes=kib << 10))
+    program = check(distances(rows, columns, k, other), args, chip, most=0).program
+    assert sum(i.op == "xlu.shuffle" for i in program.code) == turns
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ def test_transposes_of_short_rows(t: str, n: int, k: int, rows: int, joins: bool
 
 
 @given(t=st.sampled_from(["c64", "s64", "u64"]), dims=st.lists(st.integers(1, 40), min_size=1, max_size=3))
-@examples(15, 100)
+@examples(8, 100)
 def test_elements_of_two_parts(t: str, dims: list[int]) -> None:
     shape = f"{t}{dims}"
     text = (
