@@ -24,7 +24,7 @@ def schedules(draw: st.DrawFn) -> tuple[Steps, list[int], list[int]]:
     return steps, before, draw(st.lists(st.sampled_from(known), max_size=3)) if known else []
 
 
-@examples(60, 300)
+@examples(25, 300)
 @given(schedules())
 def test_a_value_is_alive_from_the_step_that_makes_it_to_that_which_uses_it_last(
     case: tuple[Steps, list[int], list[int]],
