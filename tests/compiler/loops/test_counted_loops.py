@@ -209,8 +209,8 @@ def test_checks_of_rows_that_tile_loops_store() -> None:
         def step(c: jax.Array, i: jax.Array) -> tuple[jax.Array, jax.Array]:
             return c / 2 + jnp.roll(x, i, 0), jnp.einsum("pqr,qrp->qp", c, y) * 2 + 1
 
-        return lax.scan(step, x, jnp.arange(5))
+        return lax.scan(step, x, jnp.arange(2))
 
     args: list[Array] = [np.ones(s, np.float32) for s in [(60, 41, 27), (41, 27, 60)]]
     report = checked(compiled(hlo(rows, args), CHIPS[16], "highest"), CHIPS[16], args)
-    assert report.unchecked >= 5 * 60 * 41
+    assert report.unchecked >= 2 * 60 * 41
