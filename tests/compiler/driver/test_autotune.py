@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.autotune import Tuned, Tuner, default_cache, read_cache, write_cache
@@ -21,6 +21,7 @@ from systolith.isa.program import Program
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import attention, softmax
 from tests.compiler.gemm.test_predict import gemm
+from tests.examples import examples
 
 SMALL = load_chip("small")
 
@@ -40,7 +41,7 @@ def test_without_a_simulator_it_is_refused() -> None:
 
 
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(1, 200))
-@settings(max_examples=8)
+@examples(3, 8)
 def test_never_worse_alone(tmp_path_factory: pytest.TempPathFactory, m: int, k: int, n: int) -> None:
     tuner = Tuner(4, cycles, tmp_path_factory.mktemp("tune") / "cache.json")
     tuned(gemm(m, k, n), tuner)

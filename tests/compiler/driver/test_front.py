@@ -64,7 +64,7 @@ def test_what_is_shared_by_tiles_alike_is_what_each_would_get(chip: str, monkeyp
 def test_passes_that_read_times_alone_and_change_the_same_leave_later_ones_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    text = (CORPUS / "bert_base_layer.hlo").read_text()
+    text = (CORPUS / "gpt2_block.hlo").read_text()
     ran: list[str] = []
 
     def counted(module: Module, step: Pass, checked: bool = True) -> Outcome:

@@ -100,7 +100,12 @@ def _attention(many: int) -> str:
 TEXTS = {"layers": _layers(3), "attention": _attention(3)} | {
     name: (CORPUS / f"{name}.hlo").read_text() for name in ("mlp_train_sgd", "gpt2_tiny_infer", "int8_dot_i32")
 }
-DRAWN = sorted(TEXTS if THOROUGH else TEXTS.keys() - {"gpt2_tiny_infer"})
+DRAWN = [
+    (name, base)
+    for name in sorted(TEXTS)
+    for base in ("tiny", "small")
+    if THOROUGH or name in ("layers", "attention", "int8_dot_i32") or (name, base) == ("mlp_train_sgd", "small")
+]
 
 
 def _all_of(compiled: Compiled, chip: Chip) -> tuple[str | bytes, ...]:
@@ -194,10 +199,11 @@ def _unnumbered(text: str | bytes) -> str | bytes:
 
 
 @examples(2, 150)
-@given(st.sampled_from(DRAWN), st.sampled_from(["tiny", "small"]), st.lists(changes(), min_size=1, max_size=3))
+@given(st.sampled_from(DRAWN), st.lists(changes(), min_size=1, max_size=3 if THOROUGH else 1))
 def test_compilations_for_several_chips_are_those_without_copies(
-    name: str, base: str, settings_of: list[dict[str, object]]
+    drawn: tuple[str, str], settings_of: list[dict[str, object]]
 ) -> None:
+    name, base = drawn
     front = Front(parse_hlo(TEXTS[name]))
     for change in ({}, *settings_of):
         try:

@@ -125,7 +125,7 @@ def test_nested_loops(depth: int) -> None:
     check(loops(depth), given(1))
 
 
-@pytest.mark.parametrize("depth", [40, 200])
+@DEPTHS
 def test_nested_conditionals(depth: int) -> None:
     """Both branches are a level deep, not one below the other."""
     texts = ["f0 {\n x = f32[8] parameter(0)\n ROOT y = f32[8] add(x, x)\n}"]

@@ -47,7 +47,10 @@ ENTRY e {
 }
 """
 MLP = mlp(8, 40, 16, 64)
-GRADIENTS = convolved(8, 32, 64, 32, 1)
+GRADIENTS = convolved(4, 16, 32, 32, 1)
+QUARTER = replace(
+    load_chip("small"), name="quarter", vmem=replace(load_chip("small").vmem, bytes=load_chip("small").vmem.bytes // 4)
+)
 
 
 def compile_it(text: str, chip: Chip, folder: Path, plan: Any = None) -> Compiled:
@@ -76,7 +79,7 @@ def decisions(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
         ("dot", TINY),
         ("softmax", TINY),
         ("mlp", SMALL),
-        ("gradients", load_chip("small")),
+        ("gradients", QUARTER),
         ("lstm_scan", load_chip("small")),
         ("mlp_infer", load_chip("tpu_v3")),
         pytest.param("gpt2_decode_kvcache", load_chip("tpu_v3"), marks=pytest.mark.slow),
