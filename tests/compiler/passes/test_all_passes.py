@@ -70,7 +70,7 @@ def test_xla_takes_the_result_and_agrees(seed: int) -> None:
         np.testing.assert_array_equal(got, want)
 
 
-SLOW = [("rng_threefry", False), ("rng_threefry", True)]
+SLOW = [("rng_threefry", False), ("rng_threefry", True), ("elementwise_zoo", True)]
 MODULES = [(name, optimized) for name in QUICK for optimized in (False, True)]
 
 
@@ -98,9 +98,9 @@ def test_names_and_what_they_are_told_as() -> None:
 
 
 def test_no_pass_is_quadratic() -> None:
-    """Of 20,000 instructions with one name stem, calls and equal constants, each pass takes seconds, not minutes."""
+    """Of 10,000 instructions with one name stem, calls and equal constants, each pass takes seconds, not minutes."""
     lines = ["x0 = f32[4] parameter(0)"]
-    for k in range(1, 5000):
+    for k in range(1, 2500):
         lines += [
             f"c{k} = f32[] constant({k % 9})",
             f"b{k} = f32[4] broadcast(c{k}), dimensions={{}}",
@@ -112,4 +112,4 @@ def test_no_pass_is_quadratic() -> None:
     module = parse_hlo("HloModule m\n\n" + callee + "\nENTRY e {\n " + "\n ".join(lines) + "\n}\n")
     for name in PASSES:
         find_pass(name).run(module)
-    assert 1 < len(module.entry.instructions) < 40_000
+    assert 1 < len(module.entry.instructions) < 20_000

@@ -7,6 +7,7 @@ import pytest
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.rules.verifier import verify
 from systolith.compiler.hlo.text.parser import parse_hlo
+from systolith.compiler.passes.simplify import flatten
 from systolith.compiler.passes.simplify.conditionals import SimplifyConditionals
 from systolith.compiler.passes.simplify.dead_code import DeadCode
 from systolith.compiler.passes.simplify.flatten import FlattenCallGraph
@@ -51,7 +52,8 @@ def doubling(levels: int) -> str:
 
 
 @pytest.mark.parametrize("step", [FlattenCallGraph(), Inline()])
-def test_calls_that_double_are_refused(step: FlattenCallGraph | Inline) -> None:
+def test_calls_that_double_are_refused(step: FlattenCallGraph | Inline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flatten, "MOST_COMPUTATIONS", 5_000)
     with pytest.raises(CompileError, match="call less often"):
         step.run(parse_hlo(doubling(40)))
 

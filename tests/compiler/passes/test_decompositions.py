@@ -20,6 +20,7 @@ from systolith.compiler.passes.linalg.triangular_solve import ExpandTriangularSo
 from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
 from tests.compiler.machine import Array, check, error
 from tests.compiler.passes.differential import transformed
+from tests.examples import examples
 
 jax: Any = pytest.importorskip("jax")
 jnp = jax.numpy
@@ -103,7 +104,7 @@ def test_qr(dims: tuple[int, ...], kind: str, imaginary: bool, mode: str, block:
     assert (np.tril(r[fine], -1) == 0).all()
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4, 8)
 @given(DIMS, KINDS, st.booleans(), st.booleans(), st.booleans())
 @example((2, 2, 3, 3), "graded", True, False, False)
 def test_eigenvalues(dims: tuple[int, ...], kind: str, imaginary: bool, lower: bool, tpu: bool) -> None:
@@ -167,7 +168,7 @@ def test_what_a_tpu_calls(imaginary: bool) -> None:
             assert error(np.abs(got), np.abs(np.asarray(want))) <= 2e-6
 
 
-@settings(max_examples=6, deadline=None)
+@examples(2, 6)
 @given(st.sampled_from([(), (3,)]), st.integers(1, 6), st.integers(1, 3), BLOCKS)
 def test_complex_factors_and_systems(batch: tuple[int, ...], n: int, m: int, block: int) -> None:
     a, b = matrix((*batch, n, n), "any", True), matrix((*batch, n, m), "any", True, 1)
@@ -181,7 +182,7 @@ def test_complex_factors_and_systems(batch: tuple[int, ...], n: int, m: int, blo
         assert near(turned @ x, b, 1e-5)
 
 
-@settings(max_examples=6, deadline=None)
+@examples(2, 6)
 @given(st.sampled_from([(), (2,), (0,)]), st.integers(1, 6), st.integers(0, 3), st.booleans(), BLOCKS)
 def test_products_with_reflectors(batch: tuple[int, ...], n: int, more: int, imaginary: bool, block: int) -> None:
     """From both sides, as they are and adjoint; also of no reflector."""
@@ -216,7 +217,7 @@ def test_tridiagonal_systems(batch: tuple[int, ...], n: int, m: int, imaginary: 
     assert np.abs(whole @ x - b).max() <= 2e-6 * max(size, float(np.abs(b).max()))
 
 
-@settings(max_examples=12, deadline=None)
+@examples(5, 12)
 @given(
     st.sampled_from([(), (2,), (0,)]), st.integers(1, 6), st.integers(1, 3), st.booleans(),
     st.sampled_from(["any", "singular", "zero", "tiny"]),
@@ -247,7 +248,7 @@ def test_tridiagonal_systems_that_are_perturbed(
             assert error(x, want) <= 1e-4
 
 
-@settings(max_examples=12, deadline=None)
+@examples(4, 12)
 @given(
     st.sampled_from([(), (2,), (0,)]),
     st.integers(1, 6),
@@ -300,16 +301,19 @@ def test_double_precision_on_the_chip() -> None:
     assert near((x + x.T) @ v, v * w, 1e-13)
 
 
-@pytest.mark.parametrize("imaginary", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_on_the_chip(imaginary: bool) -> None:
+@pytest.mark.parametrize(
+    ("n", "imaginary"),
+    [(2, False), pytest.param(3, False, marks=pytest.mark.slow), pytest.param(3, True, marks=pytest.mark.slow)],
+)
+def test_on_the_chip(n: int, imaginary: bool) -> None:
     """As the evaluator has what they are expanded to, bit races included."""
-    square = matrix((2, 3, 3), "any", imaginary)
+    square = matrix((2, n, n), "any", imaginary)
     for function, a in (
-        (lambda x: jnp.linalg.qr(x), matrix((2, 5, 3), "any", imaginary)),
+        (lambda x: jnp.linalg.qr(x), matrix((2, n + 2, n), "any", imaginary)),
         (lambda x: jnp.linalg.eigh(x)[0], np.asarray(square + adjoint(square))),
-        (lambda x: jnp.linalg.svd(x, compute_uv=False), matrix((2, 4), "any", imaginary)),
+        (lambda x: jnp.linalg.svd(x, compute_uv=False), matrix((2, n + 1), "any", imaginary)),
         (lambda x: jax.lax.linalg.tridiagonal_solve(x[0], x[1], x[2], x[3:].T), matrix((4, 3), "any", imaginary)),
-        (lambda x: jax.lax.linalg.tridiagonal(x, lower=True), square),
+        (lambda x: jax.lax.linalg.tridiagonal(x, lower=True), matrix((2, 3, 3), "any", imaginary)),
         (lambda x: jax.lax.linalg.ormqr(x, x[0, :2], x), matrix((4, 2), "any", imaginary)),
     ):
         check(lowered(function, a), [a], most=3e-6)

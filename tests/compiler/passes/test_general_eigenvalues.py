@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from systolith import api as sl
@@ -17,6 +17,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from tests.compiler.machine import Array
 from tests.compiler.passes.test_decompositions import adjoint, expanded, is_unitary, lowered, matrix, near, sizes
+from tests.examples import examples
 from tests.runtime.command import systolith
 
 jax: Any = pytest.importorskip("jax")
@@ -50,7 +51,7 @@ def square(dims: tuple[int, ...], kind: str, imaginary: bool) -> Array:
     )
 
 
-@settings(max_examples=10, deadline=None)
+@examples(4, 10)
 @given(DIMS, KINDS, st.booleans())
 def test_hessenberg_forms(dims: tuple[int, ...], kind: str, imaginary: bool) -> None:
     """Packed with its reflectors as LAPACK packs it."""
@@ -78,7 +79,7 @@ def is_schur(form: Array) -> bool:
     return bool((np.tril(form, -2) == 0).all() and alone and standard)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6, 25)
 @given(DIMS, KINDS, st.booleans())
 @example((6, 6), "cycle", False)
 @example((7, 7), "nilpotent", True)
@@ -96,7 +97,7 @@ def test_schur_forms(dims: tuple[int, ...], kind: str, imaginary: bool) -> None:
     assert is_schur(t)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(6, 25)
 @given(DIMS, KINDS, st.booleans(), st.sampled_from([(True, True), (True, False), (False, True), (False, False)]))
 @example((5, 5), "Jordan", False, (True, True))
 @example((3, 6, 6), "any", False, (True, True))
@@ -140,7 +141,7 @@ def test_eigenvectors(dims: tuple[int, ...], kind: str, imaginary: bool, sides: 
         assert (np.abs(a @ right - right * w[..., np.newaxis, :]) <= most).all()
 
 
-@settings(max_examples=12, deadline=None)
+@examples(4, 12)
 @given(
     st.sampled_from([(), (3,), (0,)]), st.integers(1, 6), st.integers(1, 6),
     st.sampled_from(["any", "low rank", "graded", "huge", "tiny", "NaN"]), st.booleans(), st.integers(0, 63),
@@ -171,6 +172,15 @@ def test_qr_with_pivots(
             assert (d[..., 1:] <= d[..., :-1] * 1.0001).all()
 
 
+@pytest.mark.parametrize("n", [2, 3])
+def test_signs_and_phases_of_eigenvectors_are_those_of_the_evaluator(n: int) -> None:
+    x = np.random.default_rng(3).standard_normal((n, n)).astype(np.float32)
+    text = lowered(jnp.linalg.eig, x)
+    for got, want in zip(expanded(text, [x]), evaluate(parse_hlo(text), x), strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-5)
+
+
+@pytest.mark.slow
 def test_eigenvectors_by_a_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Signs and phases are LAPACK's, so that values of the chip and of the evaluator agree."""
     x = np.random.default_rng(3).standard_normal((3, 3)).astype(np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.ir import Module
@@ -16,6 +16,7 @@ from systolith.compiler.passes.pipeline import canonicalise
 from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.index_cases import Draw, gather_module, index_arguments, numbers, scatter_module
 from tests.compiler.passes.differential import assert_unchanged, opcodes
+from tests.examples import examples
 
 INDICES = ("s32", "u32", "s8", "u8", "s16", "s64", "u64")
 
@@ -30,13 +31,13 @@ def expanded(module: Module, seed: int) -> Module:
     return made
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(numbers(), st.integers(0, 1000))
 def test_any_gather(draw: Draw, seed: int) -> None:
     expanded(gather_module(draw, ("f32", "u8", "pred"), INDICES), seed)
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(numbers(), st.integers(0, 1000), st.sampled_from([1, 1, 3]))
 def test_any_scatter(draw: Draw, seed: int, arrays: int) -> None:
     expanded(scatter_module(draw, ("f32", "s32"), INDICES, arrays=arrays), seed)

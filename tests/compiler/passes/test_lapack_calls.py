@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -19,6 +19,7 @@ from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import Array, check, error
 from tests.compiler.passes.differential import transformed
 from tests.compiler.passes.test_triangles import Options, positive, triangular
+from tests.examples import examples
 from tests.runtime.command import systolith
 
 jax: Any = pytest.importorskip("jax")
@@ -33,7 +34,7 @@ def potrf_text(batch: tuple[int, ...], n: int, uplo: str) -> str:
     )
 
 
-@settings(max_examples=30)
+@examples(10, 30)
 @given(st.sampled_from([(), (3,), (2, 2)]), st.integers(0, 7), st.sampled_from("LU"), st.integers(0, 7), st.booleans())
 def test_factors_and_the_minor_that_fails(batch: tuple[int, ...], n: int, uplo: str, at: int, zero: bool) -> None:
     """One matrix of the batch is not positive definite, from a minor on; the other triangle stays."""
@@ -90,7 +91,7 @@ def getrf_text(batch: tuple[int, ...], rows: int, columns: int) -> str:
     )
 
 
-@settings(max_examples=40)
+@examples(12, 40)
 @given(
     st.sampled_from([(), (3,), (2, 2)]),
     st.integers(1, 9),

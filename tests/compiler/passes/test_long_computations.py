@@ -142,7 +142,7 @@ def test_short_windows_and_plain_operations_stay() -> None:
     [
         pytest.param(running(9), marks=pytest.mark.slow),
         text("c64", QUOTIENT, "(1, 2)", (5, 4), (2, 1), "size=2x3 stride=2x2"),
-        scattered(5, 6, 1)[0],
+        scattered(3, 3, 1)[0],
     ],
     ids=["running", "complex", "scatter"],
 )

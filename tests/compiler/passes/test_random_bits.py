@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -15,6 +15,7 @@ from systolith.compiler.passes.expand.random_bits import ExpandRandomBits
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import Array, check
 from tests.compiler.passes.differential import assert_same_bits, assert_unchanged, opcodes, transformed
+from tests.examples import examples
 from tests.runtime.command import systolith
 
 STATES = [("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3), ("rng_default", 2), ("rng_default", 3)]
@@ -30,7 +31,7 @@ def text(algorithm: str, words: int, dtype: str, dims: list[int]) -> str:
     )
 
 
-@settings(max_examples=40)
+@examples(15, 40)
 @given(
     st.sampled_from(STATES),
     st.sampled_from(["u8", "u16", "u32", "u64", "s8", "s4", "u2", "s32", "s64", "f32", "bf16", "f64"]),
@@ -55,7 +56,7 @@ def test_as_xla_computes_it(algorithm: str, words: int, dtype: str, dims: list[i
     assert_same_bits(run_xla(given, state), evaluate(made, state))
 
 
-@settings(max_examples=4)
+@examples(2, 4)
 @given(
     st.sampled_from(STATES), st.sampled_from(["u8", "u16", "u32", "u64", "s32"]), DIMS, st.tuples(WORDS, WORDS, WORDS)
 )

@@ -7,7 +7,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.errors import CompileError
@@ -18,6 +18,7 @@ from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import dtype
 from tests.compiler.machine import Array, check, compiled, error, run
 from tests.compiler.passes.differential import assert_unchanged, opcodes, transformed
+from tests.examples import examples
 from tests.runtime.command import systolith
 
 INTEGERS = ("s32", "u8", "s16", "u32", "s64")
@@ -38,7 +39,7 @@ def scalars(t: str, *values: float) -> list[Array]:
     return [np.asarray(v).astype(dtype(t).stored) for v in values]
 
 
-@settings(max_examples=30)
+@examples(10, 30)
 @given(
     st.sampled_from(
         [

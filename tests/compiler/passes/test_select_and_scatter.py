@@ -17,6 +17,7 @@ from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.index_cases import Draw, numbers
 from tests.compiler.passes.differential import assert_same_bits, assert_unchanged, opcodes
 from tests.compiler.window_cases import select_and_scatter_module, select_and_scatter_text, window_arguments
+from tests.examples import examples
 
 TYPES = ("f32", "bf16", "s32", "u8", "s8", "pred", "f64", "s64")
 
@@ -29,13 +30,13 @@ def expanded(module: Module, seed: int, most: int = 64) -> Module:
     return made
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(numbers(), st.integers(0, 1000))
 def test_any_window(draw: Draw, seed: int) -> None:
     expanded(select_and_scatter_module(draw, TYPES), seed)
 
 
-@settings(max_examples=30)
+@examples(12, 30)
 @given(numbers(), st.integers(0, 1000))
 def test_any_window_by_indices(draw: Draw, seed: int) -> None:
     made = expanded(select_and_scatter_module(draw, TYPES), seed, 0)
@@ -49,7 +50,7 @@ def test_any_larger_window(draw: Draw, seed: int, most: int) -> None:
     expanded(select_and_scatter_module(draw, TYPES, 9), seed, most)
 
 
-@settings(max_examples=12)
+@examples(4, 12)
 @given(numbers(), st.integers(0, 1000), st.sampled_from([0, 64]))
 def test_as_xla_computes_it(draw: Draw, seed: int, most: int) -> None:
     """The module and what the pass makes of it, by XLA."""

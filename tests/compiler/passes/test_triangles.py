@@ -7,7 +7,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -18,6 +18,7 @@ from systolith.compiler.passes.linalg.triangular_solve import ExpandTriangularSo
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import Array, check, error
 from tests.compiler.passes.differential import transformed
+from tests.examples import examples
 from tests.runtime.command import systolith
 
 TYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16}
@@ -77,13 +78,13 @@ def same_values(text: str, block: int, t: str, arguments: list[Array]) -> None:
     assert error(got, want) <= BOUND[t]
 
 
-@settings(max_examples=40)
+@examples(12, 40)
 @given(st.sampled_from([*TYPES]), BATCHES, st.integers(0, 9), st.booleans(), st.sampled_from([1, 2, 4, 128]))
 def test_factors(t: str, batch: tuple[int, ...], n: int, lower: bool, block: int) -> None:
     same_values(cholesky_text(t, (*batch, n, n), lower), block, t, [positive(t, batch, n, lower, n)])
 
 
-@settings(max_examples=40)
+@examples(15, 40)
 @given(
     st.sampled_from([*TYPES]), BATCHES, st.integers(0, 9), st.integers(0, 5), OPTIONS, st.sampled_from([1, 2, 4, 128])
 )
@@ -129,13 +130,13 @@ def test_as_xla_computes_them(block: int) -> None:
         assert error(run_xla(print_hlo(made), *arguments)[0], run_xla(text, *arguments)[0]) <= 1e-5
 
 
-@settings(max_examples=6)
+@examples(2, 6)
 @given(st.sampled_from(["f32", "bf16"]), st.sampled_from([(), (2,)]), st.integers(1, 9), st.booleans())
 def test_factors_of_the_chip(t: str, batch: tuple[int, ...], n: int, lower: bool) -> None:
     check(cholesky_text(t, (*batch, n, n), lower), [positive(t, batch, n, lower, n)], most=BOUND[t])
 
 
-@settings(max_examples=8)
+@examples(3, 8)
 @given(st.sampled_from(["f32", "bf16"]), st.sampled_from([(), (2,)]), st.integers(1, 9), st.integers(1, 5), OPTIONS)
 def test_solutions_of_the_chip(t: str, batch: tuple[int, ...], n: int, m: int, options: Options) -> None:
     a, b = triangular(t, batch, n, m, options, n)

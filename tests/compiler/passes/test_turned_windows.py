@@ -25,6 +25,7 @@ from tests.compiler.index_cases import Draw, numbers
 from tests.compiler.machine import Array, compiled, run
 from tests.compiler.passes.differential import assert_unchanged, opcodes, transformed
 from tests.compiler.window_cases import reduce_window_module, select_and_scatter_text, window_arguments
+from tests.examples import examples
 
 TYPES = ("f32", "bf16", "s32", "u8", "s8", "pred", "f64", "s64")
 
@@ -42,7 +43,7 @@ def assert_same_values(module: Module, seed: int) -> Module:
     return made
 
 
-@settings(max_examples=60)
+@examples(20, 60)
 @given(numbers(), st.integers(0, 1000))
 def test_any_window_that_is_reduced(draw: Draw, seed: int) -> None:
     assert_same_values(reduce_window_module(draw, TYPES), seed)
