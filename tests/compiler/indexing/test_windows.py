@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from systolith.compiler.hlo.text.printer import print_hlo
 from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.isa.asm import assemble, disassemble
 from systolith.isa.binary import from_bytes, to_bytes
-from systolith.isa.chip import load_chip
+from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.runtime.arrays import random_array
 from systolith.sim.simulate import simulate
@@ -34,16 +35,17 @@ from tests.compiler.index_cases import (
     scatter_module,
     update,
 )
-from tests.compiler.machine import compiled, run
+from tests.compiler.machine import TINY, compiled, run
+from tests.examples import examples
 
 Array = npt.NDArray[Any]
 INDICES = ("s32", "u32", "s8", "u16")
 
 
-def same_bits(text: str, arguments: list[Array], chip: str = "tiny") -> Compiled:
+def same_bits(text: str, arguments: list[Array], chip: Chip = TINY) -> Compiled:
     """Run a module on a chip in hostile mode; the results have the evaluator's bits."""
     made = compiled(text, chip, "highest")
-    got = run(made.program, load_chip(chip), arguments)
+    got = run(made.program, chip, arguments)
     with np.errstate(all="ignore"):
         wanted = evaluate(parse_hlo(text), *arguments)
     for a, b in zip(got, wanted, strict=True):
@@ -51,14 +53,14 @@ def same_bits(text: str, arguments: list[Array], chip: str = "tiny") -> Compiled
     return made
 
 
-@settings(max_examples=25)
-@given(numbers(), st.integers(0, 1000), st.sampled_from(["tiny", "small"]))
-def test_any_gather(draw: Draw, seed: int, chip: str) -> None:
+@examples(10, 25)
+@given(numbers(), st.integers(0, 1000), st.sampled_from([TINY, load_chip("small")]))
+def test_any_gather(draw: Draw, seed: int, chip: Chip) -> None:
     module = gather_module(draw, ("f32", "u8", "bf16", "s16", "pred"), INDICES)
     same_bits(print_hlo(module), index_arguments(module, seed), chip)
 
 
-@settings(max_examples=25)
+@examples(10, 25)
 @given(numbers(), st.integers(0, 1000), st.sampled_from([1, 1, 2]))
 def test_any_scatter(draw: Draw, seed: int, arrays: int) -> None:
     module = scatter_module(draw, ("f32", "s32", "bf16", "s8", "u16"), INDICES, arrays=arrays)
@@ -126,7 +128,8 @@ def test_tables_in_hbm_are_updated_in_the_order_of_the_indices(
     same_bits(text, given)
 
 
-HINTED = [(2000, 64, 1500, "f32"), (3000, 40, 600, "bf16"), (1201, 77, 600, "s32")]
+HALF = replace(TINY, vmem=replace(TINY.vmem, bytes=TINY.vmem.bytes // 2))
+HINTED = [(500, 64, 500, "f32"), (1200, 16, 1200, "bf16"), (1201, 20, 1100, "s32")]
 
 
 def hinted(depth: int, count: int, equal: int, seed: int) -> Array:
@@ -137,13 +140,15 @@ def hinted(depth: int, count: int, equal: int, seed: int) -> Array:
     return i[:, None]
 
 
-@pytest.mark.parametrize("equal", [0, 1, 400], ids=["true", "nearly true", "false"])
+@pytest.mark.parametrize("equal", [0, 1, 150], ids=["true", "nearly true", "false"])
 @pytest.mark.parametrize(("depth", "row", "count", "t"), HINTED)
 def test_indices_that_are_said_to_be_unique(depth: int, row: int, count: int, t: str, equal: int) -> None:
     text = update(depth, row, count, "subtract(b, a)", t, unique=True)
     x, _, u = row_arguments(text)
     i = hinted(depth, count, equal, equal)
-    same_bits(text, [x, i, u])
+    made = same_bits(text, [x, i, u], HALF)
+    unhinted = compiled(update(depth, row, count, "subtract(b, a)", t), HALF, "highest")
+    assert made.program.code != unhinted.program.code
     (wanted,) = run_xla(text, x, i, u)
     (got,) = evaluate(parse_hlo(text), x, i, u)
     np.testing.assert_array_equal(got.view(np.uint8), wanted.view(np.uint8))
@@ -169,7 +174,7 @@ def test_the_hint_of_unique_indices_is_worth_it_and_its_word_is_taken_without_da
 
 
 def test_several_donated_tables_at_indices_that_are_said_to_be_unique() -> None:
-    depth, row, count = 2500, 24, 600
+    depth, row, count = 900, 24, 600
     x, u, header = f"f32[{depth},{row}]", f"f32[{count},{row}]", "{0}: (0, {}, must-alias), {1}: (1, {}, must-alias)"
     text = (
         f"HloModule m, input_output_alias={{ {header} }}\nc {{\n p0 = f32[] parameter(0)\n p1 = f32[] parameter(1)\n"
@@ -182,7 +187,9 @@ def test_several_donated_tables_at_indices_that_are_said_to_be_unique() -> None:
     rng = np.random.default_rng(0)
     tables = [rng.standard_normal((n, row)).astype(np.float32) for n in (depth, depth, count, count)]
     for equal in (0, 300):
-        same_bits(text, [*tables[:2], hinted(depth, count, equal, 1), *tables[2:]])
+        made = same_bits(text, [*tables[:2], hinted(depth, count, equal, 1), *tables[2:]], HALF)
+    unhinted = compiled(text.replace(", unique_indices=true", ""), HALF, "highest")
+    assert made.program.code != unhinted.program.code
 
 
 @pytest.mark.parametrize("combine", [ADD, TAKE], ids=["add", "take"])
