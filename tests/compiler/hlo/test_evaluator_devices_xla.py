@@ -137,7 +137,7 @@ def test_as_xla(number: int) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("shardy", [True, False])
+@pytest.mark.parametrize("shardy", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_shard_map_before_partitioning(shardy: bool) -> None:
     for case in shard_maps(shardy):
         module = parse_hlo(case.text, case.name)

@@ -1,7 +1,7 @@
 """Every rule against XLA's own shape inference: the same shape, dynamic dimensions and all, or both refuse."""
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import HloError, parse_hlo, verify
@@ -42,7 +42,7 @@ def check(operation: Operation) -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @given(data=st.data())
-@settings(max_examples=20)
+@examples(8, 20)
 def test_shapes_are_those_of_xla(name: str, data: st.DataObject) -> None:
     check(data.draw(OPERATIONS[name]()))
 
