@@ -9,17 +9,17 @@ from systolith import api as sl
 from systolith.runtime.jobs.job import Request, run
 from systolith.sim.simulate import simulate
 
-# 1,024 tiles of 128 x 128 on two MXUs, through each of which 256 rows stream; f32 over HBM.
+# 64 tiles of 128 x 128 on two MXUs, through each of which 256 rows stream; f32 over HBM.
 GEMM = """HloModule gemm
 
 ENTRY main {{
-  x = f32[256,4096] parameter(0)
-  y = f32[4096,4096] parameter(1)
-  ROOT d = f32[256,4096] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}},
+  x = f32[256,1024] parameter(0)
+  y = f32[1024,1024] parameter(1)
+  ROOT d = f32[256,1024] dot(x, y), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}},
     operand_precision={{{0},{0}}}
 }}
 """
-TILES, BYTES = 1024 * 256 / 2, 4 * (2 * 256 * 4096 + 4096 * 4096) * 47 / 22500
+TILES, BYTES = 64 * 256 / 2, 4 * (2 * 256 * 1024 + 1024 * 1024) * 47 / 22500
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ ENTRY main {
 
 def test_a_run_of_python_has_bounds_and_one_of_a_binary_has_none(tmp_path: Path) -> None:
     exe = sl.Client(chip="tpu_v3").compile(GEMM.format("default"))
-    exe(np.ones((256, 4096), np.float32), np.ones((4096, 4096), np.float32))[0].block()
+    exe(np.ones((256, 1024), np.float32), np.ones((1024, 1024), np.float32))[0].block()
     assert exe.last_run is not None
     assert exe.last_run.record()["bound"]["mxu"] == TILES
     exe.save(tmp_path / "gemm.slb")

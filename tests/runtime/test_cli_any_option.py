@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
+from systolith.reports import plot
 from systolith.runtime.cli import cli
 from tests.runtime.command import systolith
 from tests.runtime.command_cases import COMMANDS
@@ -24,6 +25,11 @@ OPTIONS = [
     if isinstance(parameter, click.Option)
     for option in parameter.opts
 ]
+
+
+@pytest.fixture(autouse=True)
+def _one_figure_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plot, "OF_A_RUN", {"utilisation": plot.utilisation})
 
 
 def assert_a_result_or_one_line(capsys: pytest.CaptureFixture[str], *words: object) -> None:

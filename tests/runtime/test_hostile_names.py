@@ -247,13 +247,16 @@ AREAS = ("isa", "sim", "compiler", "hw", "runtime", "reports")
 SOURCES = sorted(p for a in AREAS for p in (ROOT / a).rglob("*.py") if p.parent.name != "tb")
 EXECUTING = {"eval", "exec", "__import__"}
 UNPICKLING = {"pickle", "cPickle", "dill", "marshal", "shelve", "joblib"}
+WORDS = re.compile(rf"\b({'|'.join({*EXECUTING, *UNPICKLING, 'allow_pickle', 'load', 'yaml'})})\b")
 
 
 def test_no_source_unpickles_or_evaluates_what_it_reads() -> None:
     assert len(SOURCES) > 300
     found = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+    texts = {path: text for path in SOURCES if WORDS.search(text := path.read_text())}
+    assert len(texts) > 30
+    for path, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 names = {a.name.split(".")[0] for a in node.names} | {(getattr(node, "module", "") or "").split(".")[0]}
                 found += [f"{path}:{node.lineno}"] if names & UNPICKLING else []

@@ -49,7 +49,12 @@ RANDOM: dict[str, Callable[[jax.Array, int], jax.Array]] = {
 
 @pytest.mark.parametrize(
     ("name", "n", "wide"),
-    [("bits", 100_000, False), *((name, 20_000, False) for name in RANDOM), ("normal", 10_000, True)],
+    [
+        ("bits", 100_000, False),
+        *((name, 20_000, False) for name in ("normal", "randint", "split")),
+        *(pytest.param(name, 20_000, False, marks=pytest.mark.slow) for name in ("bits", "uniform", "bernoulli")),
+        ("normal", 10_000, True),
+    ],
 )
 def test_random_numbers_by_64_bit_counters(name: str, n: int, wide: bool) -> None:
     """With 64-bit types enabled in JAX its loops count in s64 too; programs are tens of instructions."""

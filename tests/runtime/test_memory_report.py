@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,17 +12,20 @@ import pytest
 from systolith import api as sl
 from systolith.isa.binary import load, save
 from systolith.reports.run_data import load_run
-from tests.compiler.memory.test_hbm_plan import LENGTH, SMALL, SPILLED
+from tests.compiler.machine import TINY
+from tests.compiler.memory.test_hbm_plan import LENGTH, SPILLED
 from tests.runtime.command import systolith
 
 TINY_TEXT = (files("systolith.isa") / "chips" / "tiny.toml").read_text()
-PIECE = 100 * 52 * 4
-WEIGHTS = 52 * 52 * 4
+CHAIN = SPILLED.replace("100,52", "36,20").replace("52,52", "20,20")
+PIECE = 36 * 20 * 4
+WEIGHTS = 20 * 20 * 4
+SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=2048))
 
 
 @pytest.fixture(scope="module")
 def spilled() -> sl.Executable:
-    return sl.Client(SMALL).compile(SPILLED)
+    return sl.Client(SMALL).compile(CHAIN)
 
 
 def test_sizes(spilled: sl.Executable) -> None:
@@ -44,7 +48,7 @@ def test_live_ranges(spilled: sl.Executable) -> None:
     assert (ranges["v0"].role, ranges["v0"].first, ranges["v0"].last) == ("parameter", "v1", "v1")
     assert ranges["w"].last == f"v{LENGTH}"
     assert ranges["result0"].first == f"v{LENGTH}"
-    assert ranges["v3"].shares == ranges["v5"].shares == "v1"
+    assert {ranges[f"v{n}"].shares for n in range(3, LENGTH, 2)} == {"v1"}
     assert {r.space for r in spilled.memory.ranges} == {"HBM", "VMEM"}
 
 
@@ -58,25 +62,26 @@ def test_a_binary_has_sizes_but_no_live_ranges(spilled: sl.Executable, tmp_path:
 def test_as_a_table(spilled: sl.Executable) -> None:
     lines = str(spilled.memory).splitlines()
     assert any(line.split() == ["parameters", f"{PIECE + WEIGHTS:,}"] for line in lines)
-    assert any(line.split()[:3] == ["temporaries", f"{2 * PIECE:,}", f"{5 * PIECE:,}"] for line in lines)
+    assert any(line.split()[:3] == ["temporaries", f"{2 * PIECE:,}", f"{(LENGTH - 1) * PIECE:,}"] for line in lines)
 
 
 def test_the_command_line_tells_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "m.hlo"
-    path.write_text(SPILLED)
+    path.write_text(CHAIN)
     chip = tmp_path / "chip.toml"
     chip.write_text(TINY_TEXT.replace("262_144", str(SMALL.vmem.bytes)))
     ran = systolith(capsys, "compile", path, "--chip", chip, "-o", tmp_path / "m.slb", "--dump-dir", tmp_path / "dump")
     assert ran.code == 0
     assert f"{2 * PIECE:,}" in ran.err
     table = (tmp_path / "dump" / "memory.txt").read_text()
-    assert [line.split()[0] for line in table.splitlines() if " temp " in line] == ["v1", "v2", "v3", "v4", "v5"]
+    rows = [line.split()[0] for line in table.splitlines() if " temp " in line]
+    assert rows == [f"v{n}" for n in range(1, LENGTH)]
     ran = systolith(capsys, "run", tmp_path / "m.slb", "--chip", chip, "--mode", "time", "--json")
     assert ran.code == 0
     record = json.loads(ran.out)
     assert record["memory"]["temporaries"] == record["hbm_allocated"]["temp"] == 2 * PIECE
     (tmp_path / "run.json").write_text(ran.out)
-    assert load_run(tmp_path / "run.json").memory.temporaries_unshared == 5 * PIECE
+    assert load_run(tmp_path / "run.json").memory.temporaries_unshared == (LENGTH - 1) * PIECE
 
 
 DONATED = """HloModule d, input_output_alias={ {0}: (0, {}, may-alias) }

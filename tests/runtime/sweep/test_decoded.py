@@ -28,7 +28,7 @@ FIELDS = {"hbm.p": st.integers(1, 64), "hbm.latency": st.integers(10, 400), "mxu
 
 @lru_cache(maxsize=1)
 def program() -> tuple[Program, Decoded]:
-    made = compile_module(parse_hlo(load("mlp_infer").text), TINY).program
+    made = compile_module(parse_hlo(load("lstm_scan").text), TINY).program
     return made, Decoded(made)
 
 

@@ -48,7 +48,8 @@ def test_joules_are_those_of_a_run(tmp_path: Path) -> None:
 
 def test_power_is_that_of_the_record_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = chip_file(tmp_path, "one", 1000)
-    row, _ = sweep(study(tmp_path, chips=[str(path)], vary={"hbm.gbps": [1, 2]}, pareto=["1 / tops_per_watt"])).rows
+    plan = study(tmp_path, chips=[str(path)], vary={"hbm.gbps": [1, 2]}, pareto=["1 / tops_per_watt"])
+    row, _ = sweep(plan, workers=1).rows
     words = ("--chip", path, "--set", "hbm.gbps=1", "--mode", "time", "--json")
     ran = systolith(capsys, "run", tmp_path / "layer.hlo", *words)
     assert ran.code == 0
@@ -89,7 +90,8 @@ def test_the_command_writes_energies_and_formulas_may_name_a_units(
 ) -> None:
     path = chip_file(tmp_path, "one", 1000)
     text = f'models = ["layer.hlo"]\nchips = ["{path}", "tiny"]\n[vary]\n"mxu.count" = [1]\n'
-    ran = systolith(capsys, "sweep", toml(tmp_path, text), "-o", tmp_path / "r.csv", "--csv", tmp_path / "t")
+    study_file, out, tables = toml(tmp_path, text), tmp_path / "r.csv", tmp_path / "t"
+    ran = systolith(capsys, "sweep", study_file, "-o", out, "--csv", tables, "--jobs", 1)
     assert ran.code == 0, ran.err
     with (tmp_path / "t" / "energy.csv").open() as file:
         rows = list(csv.DictReader(file))
