@@ -163,8 +163,11 @@ def test_convolutions_have_the_evaluators_values(
 
 @pytest.mark.parametrize(
     ("text", "kib"),
-    [(dense((64,), 256, 512), 16 << 10), (dense((1024,), 512, 512), 1 << 10)],
-    ids=["the rows stay in VMEM", "the weights and their sum do not"],
+    [
+        pytest.param(dense((64,), 256, 512), 16 << 10, id="the rows stay in VMEM"),
+        pytest.param(dense((1024,), 512, 512), 1 << 10, id="the weights and their sum do not"),
+        pytest.param(dense((4096,), 2048, 2048), 16 << 10, id="large weights do not", marks=pytest.mark.slow),
+    ],
 )
 def test_others_run_one_after_another(text: str, kib: int) -> None:
     chip = load_chip("tpu_v3")
