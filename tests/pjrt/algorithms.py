@@ -214,5 +214,5 @@ ALGORITHMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
 }
 
-SHORT = ("decoding with a cache", "quantised product", "gradient of a fixed point", "edit distance")
+SHORT = ("quantised product", "gradient of a fixed point", "edit distance")
 """Those that take less than a second."""

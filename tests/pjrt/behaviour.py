@@ -185,18 +185,18 @@ def memory(rounds: int) -> None:
     assert sizes[1][2] <= sizes[0][2] + 20, sizes
 
 
-def main() -> None:
-    initialize()
-    thorough = sys.argv[1:]
+def main(*thorough: str) -> None:
+    """All of it; with a number, that many rounds of programs, and interrupts."""
     # An interrupt comes after a time, before which a loaded machine may not have begun to run the program.
     checks = devices, donation, tokens, errors, several, precisions, executables, threads
     for check in (*checks, *[interrupts] * len(thorough)):
         check()
-    memory(int(thorough[0]) if thorough else 15)
+    memory(int(thorough[0]) if thorough else 10)
     held = jnp.arange(3)  # jaxlib destroys it when the interpreter has ended
     jax.kept = held  # type: ignore[attr-defined]
-    print("good")
 
 
 if __name__ == "__main__":
-    main()
+    initialize()
+    main(*sys.argv[1:])
+    print("good")

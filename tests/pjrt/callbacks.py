@@ -135,7 +135,11 @@ def without_the_plugin() -> None:
     assert len(host_functions._FUNCTIONS) == before, host_functions._FUNCTIONS
 
 
-if __name__ == "__main__":
+def main() -> None:
     for part in (values, effects, errors, without_the_plugin):
         part()
+
+
+if __name__ == "__main__":
+    main()
     print("good")

@@ -1,4 +1,4 @@
-"""The PJRT plugin, as JAX uses it: each test is a process of its own."""
+"""The PJRT plugin, as JAX uses it: in processes of their own."""
 
 from __future__ import annotations
 
@@ -26,27 +26,33 @@ def run(script: str, *arguments: str, **environment: str) -> subprocess.Complete
     return subprocess.run(command, env=known, cwd=ROOT, capture_output=True, text=True, timeout=900, check=False)
 
 
-def test_programs_compute_what_they_do_on_the_cpu() -> None:
-    done = run("programs.py", "fast")
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.fixture(scope="module")
+def parts() -> subprocess.CompletedProcess[str]:
+    """Scripts that ran in one process."""
+    return run("parts.py")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param("__main__ ran_programs", id="programs compute what they do on the CPU"),
+        pytest.param("tests.pjrt.callbacks main", id="programs call Python"),
+        pytest.param("tests.pjrt.behaviour main", id="objects, threads and errors behave as JAX expects"),
+    ],
+)
+def test_a_part_ends_well(part: str, parts: subprocess.CompletedProcess[str]) -> None:
+    assert f"{part} ended well" in parts.stdout.splitlines(), parts.stdout + parts.stderr
+
+
+def test_what_programs_print_is_printed_and_their_process_ends(parts: subprocess.CompletedProcess[str]) -> None:
+    assert "sum 15.0" in parts.stdout.splitlines()
+    assert parts.returncode == 0, parts.stderr
 
 
 @pytest.mark.slow
 def test_more_programs_compute_what_they_do_on_the_cpu() -> None:
     done = run("programs.py", "slow")
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_objects_threads_and_errors_behave_as_jax_expects() -> None:
-    done = run("behaviour.py")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == "good"
-
-
-def test_programs_call_python() -> None:
-    done = run("callbacks.py")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines() == ["sum 15.0", "good"]
 
 
 def test_a_process_ends_though_a_compilation_was_interrupted() -> None:

@@ -94,12 +94,22 @@ def covering(figure: Any) -> list[tuple[str, str]]:
     return [(a, b) for (a, at), (b, there) in combinations(found, 2) if at.overlaps(there)]
 
 
-def test_names_of_roofs_and_numbers_of_points_do_not_cover_each_other() -> None:
+@pytest.mark.parametrize(
+    ("at", "flops"),
+    [
+        pytest.param(2.5, 2e12, marks=pytest.mark.slow),
+        (2.0, 1.6e12),
+        (60.0, 6.6e13),
+        pytest.param(600.0, 7e13, marks=pytest.mark.slow),
+        (200.0, 2.2e12),
+        pytest.param(5.0, 2e11, marks=pytest.mark.slow),
+    ],
+)
+def test_names_of_roofs_and_numbers_of_points_do_not_cover_each_other(at: float, flops: float) -> None:
     """Points where the names of the roofs of HBM, the VPU and the MXU would be otherwise."""
-    for at, flops in ((2.5, 2e12), (2.0, 1.6e12), (60.0, 6.6e13), (600.0, 7e13), (200.0, 2.2e12), (5.0, 2e11)):
-        points = [Point("a", at, flops, 900, "HBM", "HBM", 1.0, ""), Point("b", 19.0, 2e13, 90, "MXU", "MXU", 1.0, "")]
-        drawn = runs.roofline(Roofline(6.2e13, 1.9e12, 4.5e11, tuple(points), 0), "a model on a chip")
-        assert covering(drawn) == [], (at, flops)
+    points = [Point("a", at, flops, 900, "HBM", "HBM", 1.0, ""), Point("b", 19.0, 2e13, 90, "MXU", "MXU", 1.0, "")]
+    drawn = runs.roofline(Roofline(6.2e13, 1.9e12, 4.5e11, tuple(points), 0), "a model on a chip")
+    assert covering(drawn) == []
 
 
 @pytest.mark.parametrize(("suffix", "start"), [("pdf", b"%PDF"), ("png", b"\x89PNG"), ("svg", b"<?xml")])
