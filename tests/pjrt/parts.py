@@ -14,7 +14,7 @@ def ran_programs() -> None:
 
 def main() -> None:
     initialize()
-    for part in (ran_programs, callbacks.main, behaviour.main):
+    for part in (behaviour.main, callbacks.main, ran_programs):  # the first one on devices with nothing in their memory
         try:
             part()
             print(f"{part.__module__} {part.__name__} ended well")

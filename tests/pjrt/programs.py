@@ -114,7 +114,6 @@ def difference(program: Program, arguments: tuple[Any, ...]) -> str:
 
 
 def main(which: str) -> int:
-    initialize()
     assert jax.devices()[0].platform == "systolith", jax.devices()
     slow = [(False, {**FAST, **SLOW, **ALGORITHMS}), (True, WIDE)]
     rounds = slow if which == "slow" else [(False, FAST | {name: ALGORITHMS[name] for name in SHORT})]
@@ -129,4 +128,5 @@ def main(which: str) -> int:
 
 
 if __name__ == "__main__":
+    initialize()
     sys.exit(main(*sys.argv[1:]))
