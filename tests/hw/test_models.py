@@ -56,8 +56,8 @@ def tiny() -> Iterator[Lockstep]:
         yield both
 
 
-# lenet_infer has their matmuls, test_core.py loops.
-LONG = ("mlp_infer", "mlp_infer_bf16", "lstm_scan")
+# The layers below have their matmuls and windows, test_core.py loops.
+LONG = ("mlp_infer", "mlp_infer_bf16", "lenet_infer", "lstm_scan")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in ON_TINY])
