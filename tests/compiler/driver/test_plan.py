@@ -16,7 +16,7 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.options import Options
 from systolith.compiler.plan import PlanError, read_plan
 from systolith.isa.binary import to_bytes
-from systolith.isa.chip import Chip, load_chip
+from systolith.isa.chip import Chip, load_chip, variant
 from systolith.isa.errors import SystolithError
 from systolith.runtime.commands.explain import explanation
 from systolith.runtime.inputs.sources import parse_module
@@ -47,10 +47,8 @@ ENTRY e {
 }
 """
 MLP = mlp(8, 40, 16, 64)
-GRADIENTS = convolved(4, 16, 32, 32, 1)
-QUARTER = replace(
-    load_chip("small"), name="quarter", vmem=replace(load_chip("small").vmem, bytes=load_chip("small").vmem.bytes // 4)
-)
+GRADIENTS, MORE = convolved(4, 16, 32, 16, 1), convolved(8, 32, 64, 32, 1)
+LITTLE = variant(load_chip("small"), {"vmem.bytes": load_chip("small").vmem.bytes // 8})
 
 
 def compile_it(text: str, chip: Chip, folder: Path, plan: Any = None) -> Compiled:
@@ -79,16 +77,18 @@ def decisions(found: dict[str, Any], kind: str) -> list[dict[str, Any]]:
         ("dot", TINY),
         ("softmax", TINY),
         ("mlp", SMALL),
-        ("gradients", QUARTER),
+        ("gradients", LITTLE),
         ("lstm_scan", load_chip("small")),
         ("mlp_infer", load_chip("tpu_v3")),
+        pytest.param("more", load_chip("small"), marks=pytest.mark.slow),
         pytest.param("gpt2_decode_kvcache", load_chip("tpu_v3"), marks=pytest.mark.slow),
         pytest.param("mlp_train_sgd", load_chip("small"), marks=pytest.mark.slow),
     ],
     ids=lambda of: of if isinstance(of, str) else of.name,
 )
 def test_a_plan_that_was_printed_gives_the_same_binary(name: str, chip: Chip, tmp_path: Path) -> None:
-    text = {"dot": DOT, "softmax": SOFTMAX, "mlp": MLP, "gradients": GRADIENTS}.get(name) or load(name).text
+    texts = {"dot": DOT, "softmax": SOFTMAX, "mlp": MLP, "gradients": GRADIENTS, "more": MORE}
+    text = texts.get(name) or load(name).text
     before = compile_it(text, chip, tmp_path)
     after = compile_it(text, chip, tmp_path, record(before, chip))
     assert to_bytes(after.program) == to_bytes(before.program)
