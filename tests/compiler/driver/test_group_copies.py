@@ -214,6 +214,15 @@ def test_compilations_for_several_chips_are_those_without_copies(
         assert _all_of(front.compile(recording(chip)[0], OPTIONS), chip) == expected
 
 
+@pytest.mark.parametrize("base", ["tiny", "small"])
+def test_a_program_that_counts_loops_serves_chips_of_other_times(base: str) -> None:
+    """The operations that count them are of no module, so nothing stands for them in the next one."""
+    text, chip = (CORPUS / "lstm_scan.hlo").read_text(), load_chip(base)
+    front, other = Front(parse_hlo(text)), variant(chip, {"hbm.latency": chip.hbm.latency + 1})
+    front.compile(chip, OPTIONS)
+    assert _all_of(front.compile(other, OPTIONS), other) == _alone(text, other)
+
+
 @pytest.mark.parametrize("name", sorted(TEXTS))
 def test_passes_that_say_that_they_change_nothing_do_not(name: str) -> None:
     """Else what comes of them could not be kept by the module that they are given."""

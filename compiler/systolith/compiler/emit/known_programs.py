@@ -46,7 +46,8 @@ class KnownPrograms:
         for made in tuple(self._made):
             if holds(made.reads, chip) and _are_same(made, tile, plan):
                 now = dict(zip(made.tile.block.ops(), tile.block.ops(), strict=True))
-                ops = [None if op is None else now[op] for op in made.emitted.ops]
+                # Those that count loops are of no module.
+                ops = [None if op is None else now.get(op, op) for op in made.emitted.ops]
                 return made.emitted._replace(program=_for(chip, made.emitted), ops=ops)
         recorded, reads = recording(chip)
         emitted = make(recorded)
