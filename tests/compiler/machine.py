@@ -22,7 +22,14 @@ from systolith.sim.simulate import simulate
 Array = npt.NDArray[Any]
 
 TINY = load_chip("tiny")
-CHIPS = {kib: replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (16, 32, 256)}
+
+
+def with_vmem(chip: Chip, size: int) -> Chip:
+    """A chip with so many bytes of VMEM."""
+    return replace(chip, vmem=replace(chip.vmem, bytes=size))
+
+
+CHIPS = {kib: with_vmem(TINY, kib << 10) for kib in (16, 32, 256)}
 """By KiB of VMEM."""
 LOOSE = {"float32": 2.0**-18, "float16": 2.0**-8, "bfloat16": 2.0**-5, "float8_e4m3fn": 2.0**-2, "float8_e5m2": 2.0**-1}
 """Of the largest magnitude, where no bound is known (behind a loop)."""
@@ -53,13 +60,21 @@ def memory(program: Program, args: Sequence[Array]) -> dict[int, npt.NDArray[np.
     }
 
 
-def checked(made: Compiled, chip: Chip, args: Sequence[Array]) -> CheckReport:
-    """Every group of a run compared with the evaluator; fails where one is beyond its bound."""
+def checked_run(made: Compiled, chip: Chip, args: Sequence[Array]) -> tuple[list[Array], CheckReport]:
+    """Results of a run, every group of which is compared with the evaluator; fails on a race, and where one is beyond
+    its bound.
+    """
     checker = Checker(made.program, made, "highest")
-    simulate(made.program, chip, memory(made.program, args), hostile=True, observer=checker)
+    finished = simulate(made.program, chip, memory(made.program, args), "full", hostile=True, observer=checker)
+    assert not finished.hazards, str(finished.hazards[0])
     report = checker.report()
     assert not report.failures, report.failures[0]
-    return report
+    return finished.outputs, report
+
+
+def checked(made: Compiled, chip: Chip, args: Sequence[Array]) -> CheckReport:
+    """What `checked_run` found."""
+    return checked_run(made, chip, args)[1]
 
 
 def run(program: Program, chip: Chip, args: list[Array]) -> list[Array]:

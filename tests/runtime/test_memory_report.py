@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from systolith import api as sl
 from systolith.isa.binary import load, save
 from systolith.reports.run_data import load_run
-from tests.compiler.machine import TINY
+from tests.compiler.machine import TINY, with_vmem
 from tests.compiler.memory.test_hbm_plan import LENGTH, SPILLED
 from tests.runtime.command import systolith
 
@@ -20,7 +19,7 @@ TINY_TEXT = (files("systolith.isa") / "chips" / "tiny.toml").read_text()
 CHAIN = SPILLED.replace("100,52", "36,20").replace("52,52", "20,20")
 PIECE = 36 * 20 * 4
 WEIGHTS = 20 * 20 * 4
-SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=2048))
+SMALL = with_vmem(TINY, 2048)
 
 
 @pytest.fixture(scope="module")

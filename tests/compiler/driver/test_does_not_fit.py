@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +10,10 @@ from systolith.compiler import driver
 from systolith.compiler.errors import CompileError, DoesNotFitError, LimitError
 from systolith.isa.chip import load_chip
 from tests.compiler.fusion.test_blocking import softmax
-from tests.compiler.machine import compiled
+from tests.compiler.machine import compiled, with_vmem
 
 TINY = load_chip("tiny")
-SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
+SMALL = with_vmem(TINY, 32 << 10)
 TEXT = softmax(96, 100)
 
 
@@ -59,6 +58,6 @@ ENTRY e {
 
 
 def test_too_little_vmem_is_told_as_that() -> None:
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=256))
+    chip = with_vmem(TINY, 256)
     with pytest.raises(DoesNotFitError, match="VMEM"):
         compiled(PRODUCT, chip, "highest")

@@ -18,7 +18,7 @@ from systolith.isa.program import Role
 from systolith.sim.simulate import simulate
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.fusion.test_batch_loops import arguments, mlp
-from tests.compiler.machine import CHIPS, TINY, Array, check, compare, compiled
+from tests.compiler.machine import CHIPS, TINY, Array, check, compare, compiled, with_vmem
 from tests.corpus.load import load
 
 CHAIN = """HloModule t
@@ -35,7 +35,7 @@ ENTRY e {
 
 
 # Of `tiny`, with a sixteenth of its VMEM.
-SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=16 << 10))
+SMALL = with_vmem(TINY, 16 << 10)
 
 
 def test_values_that_do_not_fit_are_spilled_to_hbm() -> None:
@@ -179,5 +179,5 @@ def test_tiles_of_one_element_that_do_not_fit_name_the_operation(end: str) -> No
     sums = "\n".join(f" s{k} = f32[4,4] add({'p0' if k == 1 else f's{k - 1}'}, p{k})" for k in range(1, 8))
     text = f"HloModule m\nENTRY e {{\n{many}\n{sums}\n s = f32[4,4] add(s7, p0)\n {end}\n}}\n"
     with pytest.raises(CompileError, match=r"fusion '[nr]' \(f32\[4,4\].*more VMEM") as caught:
-        compiled(text, replace(TINY, vmem=replace(TINY.vmem, bytes=64)))
+        compiled(text, with_vmem(TINY, 64))
     assert "\n" not in str(caught.value)

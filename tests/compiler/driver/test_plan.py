@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from systolith.runtime.inputs.sources import parse_module
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.fusion.test_batch_loops import SMALL, mlp
 from tests.compiler.fusion.test_product_blocking import convolved
-from tests.compiler.machine import error, run
+from tests.compiler.machine import error, run, with_vmem
 from tests.corpus.load import load
 from tests.runtime.command import systolith
 
@@ -97,7 +96,7 @@ def test_a_plan_that_was_printed_gives_the_same_binary(name: str, chip: Chip, tm
 
 def test_plans_of_random_modules_give_the_same_binary(tmp_path: Path) -> None:
     # With little memory tiles shrink and values are spilled: the choices found by trying are taken at once.
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=6 << 10))
+    chip = with_vmem(TINY, 6 << 10)
     compared = 0
     for seed in range(8):
         text, _ = random_module(seed)

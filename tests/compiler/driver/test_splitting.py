@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -16,7 +15,7 @@ from systolith.isa.chip import load_chip
 from tests.compiler.driver.random_limits import random_wide_module
 from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.hlo.oracle import run_xla
-from tests.compiler.machine import CHIPS, TINY, Array, compare, compiled, error, run
+from tests.compiler.machine import CHIPS, TINY, Array, compare, compiled, error, run, with_vmem
 
 V3 = load_chip("tpu_v3")
 ADD = "add {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT r = f32[] add(a, b)\n}\n"
@@ -282,9 +281,7 @@ ENTRY e {
 
 def test_a_row_that_padding_cuts_off_is_not_read() -> None:
     """Bounds of two coordinates of one sum leave it out together."""
-    compare(
-        REVERSED_PAD, [integers(3, 9, 2, 5).astype(np.int32)], replace(TINY, vmem=replace(TINY.vmem, bytes=16 << 10))
-    )
+    compare(REVERSED_PAD, [integers(3, 9, 2, 5).astype(np.int32)], with_vmem(TINY, 16 << 10))
 
 
 # The compiler's records, and random modules.

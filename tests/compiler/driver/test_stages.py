@@ -16,6 +16,7 @@ from systolith.isa.errors import SystolithError
 from systolith.runtime.inputs.sources import parse_module
 from systolith.runtime.inputs.stages import STAGES, compile_from
 from tests.compiler.driver.test_plan import SOFTMAX
+from tests.compiler.machine import with_vmem
 from tests.compiler.memory.random_training import random_training
 from tests.corpus.load import load
 from tests.examples import seeds
@@ -102,7 +103,7 @@ def test_every_sort_of_group_reads_back(name: str, tmp_path: Path) -> None:
 def test_modules_that_hardly_fit_in_hbm_read_back(tmp_path: Path) -> None:
     # Values are computed again, groups reordered, results lend their memory: decisions are kept.
     tiny = load_chip("tiny")
-    roomy = replace(tiny, vmem=replace(tiny.vmem, bytes=8 << 10))
+    roomy = with_vmem(tiny, 8 << 10)
     relieved = 0
     for seed in seeds(2, 6):
         text, _ = random_training(seed)

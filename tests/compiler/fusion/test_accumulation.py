@@ -29,7 +29,7 @@ from systolith.isa.program import Origin
 from systolith.isa.timing import Cost
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import FOLDS, SMALL
-from tests.compiler.machine import CHIPS, compare, compiled, run
+from tests.compiler.machine import CHIPS, compare, compiled, run, with_vmem
 from tests.examples import examples
 
 ORIGIN = Origin("", "", "")
@@ -89,7 +89,7 @@ def wanted(x: Array, y: Array) -> tuple[Array, ...]:
 )
 def test_sums_of_what_a_block_has(rows: int, width: int, kib: int) -> None:
     text = centred(rows, width, SUMS, f"c [{rows},{width}] a [{width}] b [{width}] g [{width}]")
-    chip = replace(SMALL, vmem=replace(SMALL.vmem, bytes=kib << 10))
+    chip = with_vmem(SMALL, kib << 10)
     made = compiled(text, chip, "highest")
     tiling = group_of(made).tiling
     assert tiling == Tiling((0, 0, 0, 0), (1, 2, 3))

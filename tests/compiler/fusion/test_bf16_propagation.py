@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import ml_dtypes
@@ -24,7 +23,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import BF16
 from systolith.isa.program import Program
 from systolith.sim.simulate import simulate
-from tests.compiler.machine import TINY, Array, run
+from tests.compiler.machine import TINY, Array, run, with_vmem
 from tests.examples import examples
 from tests.runtime.command import systolith
 
@@ -139,7 +138,7 @@ ENTRY e {{
 
 def test_heads_of_attention() -> None:
     """One product reads each part in inference, the gradient of the other part, too, in training."""
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=64 << 10))
+    chip = with_vmem(TINY, 64 << 10)
     assert propagated(heads(gradient=False), chip)[1] == []
     _, found = propagated(heads(gradient=True), chip)
     assert found[0] == "p.bf16"
@@ -235,7 +234,7 @@ def test_the_same_products(sizes: tuple[int, int, int], bias: bool, chip: Chip) 
 def test_less_is_moved() -> None:
     """d, of 256 KiB, is written once and read twice; so it is for the bias, whose sum is made on the way."""
     chip = load_chip("small")
-    chip = replace(chip, vmem=replace(chip.vmem, bytes=512 << 10))
+    chip = with_vmem(chip, 512 << 10)
     for text in (backward(256, 32, 256), backward(256, 32, 256, BIAS.replace("N", "256"), "dw, dx, db")):
         runs = [
             simulate(p, chip, mode="time") for p in (compile_module(parse_hlo(text), chip).program, without(text, chip))

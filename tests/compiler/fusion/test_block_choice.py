@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -17,13 +15,13 @@ from systolith.isa.instruction import Space
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import BATCH, attention
 from tests.compiler.fusion.test_interleave import op
-from tests.compiler.machine import compare, compiled
+from tests.compiler.machine import compare, compiled, with_vmem
 
 TINY = load_chip("tiny")
 
 
 def test_one_head_whose_scores_fit_is_tried_as_it_is_and_in_blocks_of_queries() -> None:
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=8 << 10))
+    chip = with_vmem(TINY, 8 << 10)
     rng = np.random.default_rng(4)
     wide = [rng.normal(size=(6, 16, 8)).astype(np.float32) for _ in range(3)]
     result = compare(attention(6, 16, 8), [*wide, rng.normal(size=(16, 16)).astype(np.float32)], chip)
@@ -36,7 +34,7 @@ def test_a_head_made_at_once_has_the_same_values(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(block_choice, "_forms", lambda lowering, group, size: [Form(size, whole=size == 1)])
     rng = np.random.default_rng(5)
     wide = [rng.normal(size=(6, 32, 8)).astype(np.float32) for _ in range(3)]
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
+    chip = with_vmem(TINY, 32 << 10)
     result = compare(attention(6, 32, 8), [*wide, rng.normal(size=(32, 32)).astype(np.float32)], chip)
     assert [d.chosen for d in result.explain if d.kind == "blocks"] == [f"blocks of 1{WHOLE}"]
 

@@ -19,10 +19,10 @@ from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import FOLDS, attention, softmax
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.loops.scans import hlo
-from tests.compiler.machine import Array, compare, compiled, error, run
+from tests.compiler.machine import Array, compare, compiled, error, run, with_vmem
 
 TINY = load_chip("tiny")
-LITTLE = {kib: replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (12, 16, 32)}
+LITTLE = {kib: with_vmem(TINY, kib << 10) for kib in (12, 16, 32)}
 """By KiB of VMEM."""
 SMALL = LITTLE[32]
 
@@ -114,7 +114,7 @@ def test_columns_in_blocks(rows: int, width: int) -> None:
 def test_blocks_of_a_few_lanes_give_way_to_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors of 2 channels take the vector unit longer than it takes to read everything again."""
     chip = load_chip("tpu_v3")
-    chip = replace(chip, vmem=replace(chip.vmem, bytes=256 << 10))
+    chip = with_vmem(chip, 256 << 10)
 
     def cycles() -> int:
         found = simulate(compiled(columns(3_136, 16), chip, "highest").program, chip, mode="time").cycles

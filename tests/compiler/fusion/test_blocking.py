@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -26,11 +24,11 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.program import Role
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.computations import scalar_computation
-from tests.compiler.machine import compare, compiled
+from tests.compiler.machine import compare, compiled, with_vmem
 
 TINY = load_chip("tiny")
 BATCH = "lhs_batch_dims={0}, rhs_batch_dims={0}"
-SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=32 << 10))
+SMALL = with_vmem(TINY, 32 << 10)
 
 FOLDS = scalar_computation("add") + scalar_computation("maximum", name="max")
 
@@ -158,7 +156,7 @@ def test_one_index_that_is_too_much_runs_in_blocks_of_another_dimension() -> Non
 
 
 def test_attention_whose_scores_of_one_head_do_not_fit_runs_in_blocks_of_queries() -> None:
-    text, chip = attention(2, 40, 8), replace(TINY, vmem=replace(TINY.vmem, bytes=6 << 10))
+    text, chip = attention(2, 40, 8), with_vmem(TINY, 6 << 10)
     rng = np.random.default_rng(5)
     wide = [rng.normal(size=(2, 40, 8)).astype(np.float32) for _ in range(3)]
     result = compare(text, [*wide, rng.normal(size=(40, 40)).astype(np.float32)], chip)

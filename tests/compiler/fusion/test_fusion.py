@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from systolith.compiler.passes.simplify.dead_code import has_effects
 from systolith.compiler.tile.views import is_view_chain, view_base
 from systolith.isa.kernel import MAX_STREAMS
 from tests.compiler.hlo.computations import scalar_computation
-from tests.compiler.machine import TINY, compare
+from tests.compiler.machine import TINY, compare, with_vmem
 from tests.corpus.load import Case
 
 NAMES = (
@@ -285,6 +284,6 @@ def test_a_transcendental_function_is_done_again_rather_than_moved(text: str, la
 def test_values_of_a_function_that_is_done_again() -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((32, 32)).astype(np.float32) / 8 for _ in range(2)]
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=8 << 10))
+    chip = with_vmem(TINY, 8 << 10)
     made = compare(GELU.replace("64,64", "32,32"), arrays, chip)
     assert made.stages["grouped.hlo"].count(" tanh(") == 2

@@ -21,7 +21,7 @@ from systolith.isa.program import Origin
 from systolith.isa.timing import Cost
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import TINY, attention
-from tests.compiler.machine import compare, compiled
+from tests.compiler.machine import compare, compiled, with_vmem
 
 OPS = {"vpu": "vpu.run", "xlu": "xlu.reduce", "s0": "mxu.matmul", "ld": "dma.load", "st": "dma.store"}
 
@@ -138,7 +138,7 @@ def test_sums_of_blocks_do_not_meet_in_few_accumulators() -> None:
 
 def test_the_estimate_is_near() -> None:
     chip = load_chip("small")
-    chip = replace(chip, vmem=replace(chip.vmem, bytes=48 << 10))
+    chip = with_vmem(chip, 48 << 10)
     program = compiled(attention(8, 64, 32), chip).program
     cycles = simulate(program, chip, mode="time").cycles
     (group,) = program.groups

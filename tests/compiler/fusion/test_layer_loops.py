@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,7 +22,7 @@ from systolith.hw.lockstep import lockstep
 from systolith.isa.chip import Chip, load_chip
 from systolith.runtime.memories import overwritten
 from systolith.sim.simulate import simulate
-from tests.compiler.machine import Array, check, checked, compiled, error, memory, run
+from tests.compiler.machine import Array, check, checked, compiled, error, memory, run, with_vmem
 from tests.examples import examples
 
 TINY = load_chip("tiny")
@@ -301,7 +299,7 @@ def test_random_layers(data: st.DataObject) -> None:
     args = [draw.standard_normal((4, 8)).astype(np.float32) for _ in range(2 + 2 * count)]
     wanted = evaluate(parse_hlo(module), *args)
     # For the second one all values are large, and computed again where others give them.
-    made, _ = looped(module, data.draw(st.sampled_from([TINY, replace(TINY, vmem=replace(TINY.vmem, bytes=1024))])))
+    made, _ = looped(module, data.draw(st.sampled_from([TINY, with_vmem(TINY, 1024)])))
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(evaluate(made, *args)[0], wanted[0])
     entry = canonicalise(parse_hlo(module)).entry

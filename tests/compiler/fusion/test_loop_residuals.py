@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -20,9 +19,9 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.passes.base import run_pass
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip
-from tests.compiler.machine import TINY, Array, check, counting
+from tests.compiler.machine import TINY, Array, check, counting, with_vmem
 
-LITTLE = {kib: replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (8, 16)}
+LITTLE = {kib: with_vmem(TINY, kib << 10) for kib in (8, 16)}
 """Less memory, by KiB."""
 ROW, ROWS = "f32[16,16]", "f32[4,16,16]"
 SCALES = "f32[4,16]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,14 +21,14 @@ from systolith.compiler.passes.simplify.while_trip_count import AnnotateTripCoun
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_loop_residuals import text as rows_of_four
-from tests.compiler.machine import TINY, Array, check, compiled, counting
+from tests.compiler.machine import TINY, Array, check, compiled, counting, with_vmem
 from tests.examples import examples
 
 COUNT, SIZE = 5, 32
 ROW, ROWS = f"f32[{SIZE},{SIZE}]", f"f32[{COUNT},{SIZE},{SIZE}]"
 """4 KiB, and all of them."""
 
-CHIPS = {kib: replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (1, 4, 8, 64, 256)}
+CHIPS = {kib: with_vmem(TINY, kib << 10) for kib in (1, 4, 8, 64, 256)}
 """By KiB of VMEM."""
 
 INDICES = {

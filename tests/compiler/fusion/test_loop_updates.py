@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -24,10 +24,10 @@ from systolith.compiler.passes.pipeline import canonicalise
 from systolith.hw.lockstep import lockstep
 from systolith.isa.chip import Chip
 from systolith.isa.program import Role
-from tests.compiler.machine import CHIPS, TINY, Array, check, compiled, memory
+from tests.compiler.machine import CHIPS, TINY, Array, check, compiled, memory, with_vmem
 from tests.examples import examples
 
-CHIP = replace(TINY, vmem=replace(TINY.vmem, bytes=8 << 10))
+CHIP = with_vmem(TINY, 8 << 10)
 """With so little memory that the loop's stacks of gradients are large."""
 
 

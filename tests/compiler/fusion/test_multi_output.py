@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,11 +29,11 @@ from systolith.compiler.passes.base import run_pass, run_passes
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip, load_chip
 from tests.compiler.fusion.test_blocking import FOLDS
-from tests.compiler.machine import Array, assert_within, compiled, run
+from tests.compiler.machine import Array, assert_within, compiled, run, with_vmem
 from tests.runtime.command import systolith
 
 TINY = load_chip("tiny")
-CHIPS = {f"tiny {kib}K": replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)) for kib in (16, 256)}
+CHIPS = {f"tiny {kib}K": with_vmem(TINY, kib << 10) for kib in (16, 256)}
 CHIPS["small"] = load_chip("small")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,7 +21,7 @@ from systolith.compiler.tiling.product_blocking import BlockProducts, _order, _t
 from systolith.hw.lockstep import Lockstep
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
-from tests.compiler.machine import TINY, Array, compare
+from tests.compiler.machine import TINY, Array, compare, with_vmem
 from tests.examples import examples
 from tests.hw.bound import bound
 
@@ -171,7 +169,7 @@ def test_convolutions_have_the_evaluators_values(
 )
 def test_others_run_one_after_another(text: str, kib: int) -> None:
     chip = load_chip("tpu_v3")
-    assert not regions(compile_module(parse_hlo(text), replace(chip, vmem=replace(chip.vmem, bytes=kib << 10))))
+    assert not regions(compile_module(parse_hlo(text), with_vmem(chip, kib << 10)))
 
 
 def test_the_pass_makes_one_group_of_blocks() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -35,7 +34,7 @@ from systolith.hw.lockstep import Lockstep
 from systolith.isa.chip import Chip, load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.computations import scalar_computation
-from tests.compiler.machine import Array, error, run
+from tests.compiler.machine import Array, error, run, with_vmem
 from tests.examples import examples
 from tests.hw.bound import bound
 from tests.runtime.command import systolith
@@ -275,13 +274,13 @@ def cycles(result: Compiled, chip: Chip) -> int:
 @pytest.mark.parametrize(("m", "k", "n", "vmem"), [(200, 96, 40, 65536), (12, 16, 16, 8192), (64, 48, 64, 16384)])
 def test_many_blocks_and_chunks_where_memory_is_tight(m: int, k: int, n: int, vmem: int) -> None:
     chip = load_chip("tiny")
-    chip = replace(chip, vmem=replace(chip.vmem, bytes=vmem))
+    chip = with_vmem(chip, vmem)
     result = same_bits(DOT.format(m=m, k=k, n=n), arguments((m, k), (k,), (k, n)), chip)
     assert kinds(result.module) == ["kOutput"]
 
 
 V3 = load_chip("tpu_v3")
-QUARTER = replace(V3, vmem=replace(V3.vmem, bytes=V3.vmem.bytes // 4))
+QUARTER = with_vmem(V3, V3.vmem.bytes // 4)
 LARGE = DOT.format(m=4096, k=512, n=512)
 """Its value takes twice the VMEM of `QUARTER`."""
 

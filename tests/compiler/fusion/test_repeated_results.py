@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -23,17 +22,13 @@ from systolith.compiler.hlo.values.evaluator import evaluate
 from systolith.compiler.ops.group import Group
 from systolith.compiler.passes.pipeline import canonicalise
 from systolith.compiler.tiling.blocking import BlockNormalisations
-from systolith.isa.chip import Chip, load_chip
+from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import FOLDS, SMALL, blocked
-from tests.compiler.machine import TINY, assert_within, compare, compiled, error, run
+from tests.compiler.machine import TINY, assert_within, compare, compiled, error, run, with_vmem
 
 HEADS, LENGTH, DEPTH = 4, 32, 8
 SCORES = (1, HEADS, LENGTH, LENGTH)
-
-
-def with_vmem(chip: Chip, kib: int) -> Chip:
-    return replace(chip, vmem=replace(chip.vmem, bytes=kib << 10))
 
 
 def gradients(q: Any, k: Any, v: Any, w: Any) -> Any:
@@ -77,7 +72,7 @@ def test_regions_of_attention() -> None:
     ],
 )
 def test_gradients_are_those_of_the_evaluator_and_of_xla(dims: tuple[int, ...], kib: int) -> None:
-    text, given, chip = step(*dims), arguments(*dims), with_vmem(TINY, kib)
+    text, given, chip = step(*dims), arguments(*dims), with_vmem(TINY, kib << 10)
     assert len(blocked(text, chip)[1]) == 2
     got = run(compiled(text, chip, "highest").program, chip, given)
     assert_within(got, bounded(parse_hlo(text).entry, given, "highest"))
@@ -87,7 +82,7 @@ def test_gradients_are_those_of_the_evaluator_and_of_xla(dims: tuple[int, ...], 
 
 def test_nothing_stored_is_read_back_in_its_block() -> None:
     """What a block both stores and goes on with is read from VMEM; of products the smaller operand is turned."""
-    dims, chip = (2, 2, 512, 64), with_vmem(load_chip("tpu_v3"), 4096)
+    dims, chip = (2, 2, 512, 64), with_vmem(load_chip("tpu_v3"), 4096 << 10)
     result = simulate(compiled(step(*dims), chip).program, chip, mode="time")
     wide, scores = 4 * int(np.prod(dims)), 4 * 2 * 2 * 512 * 512
     blocks = [g for g in result.groups() if g.get("kind") == "kCustom" and "dot" in g["opcodes"]]
@@ -171,7 +166,7 @@ ENTRY e {{
  ROOT o = (f32[2,32,32], {wide}) tuple(r, wy)
 }}
 """
-    chip = with_vmem(TINY, 8)
+    chip = with_vmem(TINY, 8 << 10)
     module, groups = blocked(text, chip)
     assert len(groups) == 3
     assert not any(i.name == "p" for i in module.entry.instructions)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -27,7 +25,7 @@ from systolith.isa.program import Probe, Role
 from systolith.runtime.jobs.checks import Checker
 from systolith.runtime.memories import overwritten
 from systolith.sim.simulate import simulate
-from tests.compiler.machine import Array, check, compiled, memory, run
+from tests.compiler.machine import Array, check, compiled, memory, run, with_vmem
 from tests.examples import examples
 
 TINY = load_chip("tiny")
@@ -256,7 +254,7 @@ def test_layers_are_written_beyond_the_reach_of_offsets() -> None:
         "ROOT r = f32[8,80] get-tuple-element(l), index=1", "ROOT g = f32[3,80,80] get-tuple-element(l), index=2"
     )
     text = text.replace("HloModule layers", "HloModule layers, input_output_alias={ {}: (1, {}, must-alias) }")
-    check(text, arguments(), replace(TINY, vmem=replace(TINY.vmem, bytes=64 << 10)))
+    check(text, arguments(), with_vmem(TINY, 64 << 10))
 
 
 @pytest.mark.usefixtures("short_reach")

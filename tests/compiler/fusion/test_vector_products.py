@@ -13,17 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
-from systolith.compiler.driver import Compiled
 from systolith.compiler.groups import vector_products
 from systolith.compiler.groups.vector_products import SumVectorProducts
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.passes.pipeline import canonicalise
-from systolith.isa.chip import Chip, load_chip
-from systolith.runtime.jobs.checks import Checker, CheckReport
+from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.loops.scans import hlo
-from tests.compiler.machine import CHIPS, Array, compiled, error, memory
+from tests.compiler.machine import CHIPS, Array, checked_run, compiled, error
 from tests.compiler.passes.differential import opcodes, transformed
 from tests.examples import examples
 
@@ -67,16 +65,6 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]], float]] = {
 def arguments(shapes: list[tuple[int, ...]], dtype: Any = np.float32) -> list[Array]:
     rng = np.random.default_rng(0)
     return [(rng.standard_normal(s) / max(s[-1], 1) ** 0.5).astype(dtype) for s in shapes]
-
-
-def checked_run(made: Compiled, chip: Chip, args: list[Array]) -> tuple[list[Array], CheckReport]:
-    """The results of a hostile run without races, whose groups are compared with the evaluator."""
-    checker = Checker(made.program, made, "highest")
-    finished = simulate(made.program, chip, memory(made.program, args), "full", hostile=True, observer=checker)
-    assert not finished.hazards, str(finished.hazards[0])
-    report = checker.report()
-    assert not report.failures, report.failures[0]
-    return finished.outputs, report
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from systolith.isa.chip import load_chip
-from tests.compiler.machine import check
+from tests.compiler.machine import check, with_vmem
 from tests.examples import examples
 
 
@@ -75,7 +74,7 @@ def test_large_operands_in_hbm_are_tiled() -> None:
     rng = np.random.default_rng(0)
     args = [rng.standard_normal((80, 160)).astype(np.float32), rng.standard_normal((160, 26)).astype(np.float32)]
     chip = load_chip("tiny")
-    chip = replace(chip, vmem=replace(chip.vmem, bytes=64 << 10))
+    chip = with_vmem(chip, 64 << 10)
     result = check(_dot([80, 160], [160, 26], ([], []), ([1], [0])), args, chip, "default", 3e-2)
     assert result.program.vmem_high_water <= chip.vmem.bytes
     assert sum(a.size * 4 for a in args) > chip.vmem.bytes

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from systolith.compiler.driver import compile_module
@@ -13,6 +11,7 @@ from systolith.compiler.mxu.gemm_search import Ranked
 from systolith.isa.chip import Chip, load_chip
 from systolith.isa.chip_reads import Known
 from systolith.sim.simulate import simulate
+from tests.compiler.machine import with_vmem
 
 CHAIN = """
 HloModule chain
@@ -59,7 +58,7 @@ ENTRY e {
 
 
 def test_a_product_that_waits_for_hbm_has_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    chip = replace(V3, vmem=replace(V3.vmem, bytes=2 << 20))
+    chip = with_vmem(V3, 2 << 20)
     _, cycles = _measured(WIDE, chip)
     monkeypatch.setattr(gemm, "MORE_ROOM", 1)
     _, before = _measured(WIDE, chip)

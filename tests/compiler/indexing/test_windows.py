@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ from tests.compiler.index_cases import (
     scatter_module,
     update,
 )
-from tests.compiler.machine import TINY, compiled, run
+from tests.compiler.machine import TINY, compiled, run, with_vmem
 from tests.examples import examples
 
 Array = npt.NDArray[Any]
@@ -128,7 +127,7 @@ def test_tables_in_hbm_are_updated_in_the_order_of_the_indices(
     same_bits(text, given)
 
 
-HALF = replace(TINY, vmem=replace(TINY.vmem, bytes=TINY.vmem.bytes // 2))
+HALF = with_vmem(TINY, TINY.vmem.bytes // 2)
 HINTED = [(500, 64, 500, "f32"), (1200, 16, 1200, "bf16"), (1201, 20, 1100, "s32")]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from systolith.compiler.driver import Compiled
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.loops.scans import PROGRAMS, arguments, backwards, hlo
-from tests.compiler.machine import CHIPS, TINY, Array, checked, compiled, counting, error, run
+from tests.compiler.machine import CHIPS, TINY, Array, checked, compiled, counting, error, run, with_vmem
 from tests.examples import examples
 
 
@@ -75,7 +74,7 @@ def streamed(name: str) -> tuple[Compiled, Counter[str]]:
     compared with the evaluator, and the results with XLA's.
     """
     kib, shapes = STREAMED[name]
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10))
+    chip = with_vmem(TINY, kib << 10)
     rng = np.random.default_rng(0)
     args: list[Array] = [(rng.standard_normal(s) / 8).astype(np.float32) for s in shapes]
     text = hlo(PROGRAMS[name][0], args)

@@ -33,7 +33,7 @@ from systolith.isa.program import Program, Role
 from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import attention
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
-from tests.compiler.machine import CHIPS, compiled, error, run
+from tests.compiler.machine import CHIPS, compiled, error, run, with_vmem
 from tests.examples import THOROUGH, examples
 
 TINY = load_chip("tiny")
@@ -140,7 +140,7 @@ def test_loops_over_blocks_in_blocks_give_the_same_bits(
 def test_heads_and_rows_of_attention_are_a_nest_of_loops(heads: int, length: int, part: int) -> None:
     """In a part of the VMEM of the chip."""
     chip = load_chip("tpu_v3")
-    chip = replace(chip, vmem=replace(chip.vmem, bytes=chip.vmem.bytes // part))
+    chip = with_vmem(chip, chip.vmem.bytes // part)
     text = attention(heads, length, 64)
     rolled, plain = compiled(text, chip).program, written_out(text, chip).program
     assert len(rolled.code) < len(plain.code) / 2
@@ -190,7 +190,7 @@ def test_outer_loops_that_repeat_late_keep_the_matrix_unit_as_busy(
 ) -> None:
     """The first operations of this product, which are looked at, are too few for its outer loop."""
     monkeypatch.setattr(group_loops, "LOOKED_AT", looked_at)
-    text, chip = module(BODIES["product"], *sizes), replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10))
+    text, chip = module(BODIES["product"], *sizes), with_vmem(TINY, kib << 10)
     rolled, plain = compiled(text, chip).program, written_out(text, chip).program
     assert len(rolled.code) < len(plain.code) / fewer
     assert taken(rolled, chip) <= taken(plain, chip) * 1.005
@@ -364,7 +364,7 @@ def test_blocks_of_a_normalisation_are_a_loop_in_as_many_cycles() -> None:
     ],
 )
 def test_loops_of_blocks_of_attention_give_the_same_bits(heads: int, length: int, depth: int, kib: int) -> None:
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10))
+    chip = with_vmem(TINY, kib << 10)
     assert same_as_written_out(attention(heads, length, depth), chip)
 
 
@@ -388,7 +388,7 @@ ENTRY e {
 
 def test_what_one_loop_leaves_to_the_next_stays_where_it_is() -> None:
     chip = load_chip("small")
-    chip = replace(chip, vmem=replace(chip.vmem, bytes=1 << 20))
+    chip = with_vmem(chip, 1 << 20)
     args = [
         np.random.default_rng(0).standard_normal(p.dims).astype(np.float32) for p in parse_hlo(WEIGHTS).entry.parameters
     ]

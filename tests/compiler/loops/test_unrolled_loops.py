@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,7 +20,7 @@ from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.loops.scans import hlo
-from tests.compiler.machine import CHIPS, Array, checked, compiled, error, run
+from tests.compiler.machine import CHIPS, Array, checked, compiled, error, run, with_vmem
 from tests.examples import examples
 
 V3 = load_chip("tpu_v3")
@@ -85,7 +84,7 @@ def test_values(
 
 
 def test_grids_that_do_not_fit_in_vmem() -> None:
-    args, chip = data(2, 36, 64), replace(CHIPS[16], vmem=replace(CHIPS[16].vmem, bytes=8 << 10))
+    args, chip = data(2, 36, 64), with_vmem(CHIPS[16], 8 << 10)
     assert args[0].nbytes > chip.vmem.bytes
     text = hlo(loop(wave, 7), args)
     made = compiled(text, chip, "highest")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -13,7 +11,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.memory.aliasing import ResultAlias, read_aliases
 from systolith.isa.program import Role
 from systolith.sim.simulate import simulate
-from tests.compiler.machine import TINY, Array, check, compare, compiled
+from tests.compiler.machine import TINY, Array, check, compare, compiled, with_vmem
 from tests.compiler.memory.random_donations import random_donation
 from tests.examples import seeds
 
@@ -241,7 +239,7 @@ def test_a_value_that_a_loop_keeps_is_still_the_parameter() -> None:
 @pytest.mark.parametrize("kib", [6, 12, 256])
 @pytest.mark.parametrize("seed", seeds(8, 25))
 def test_random_donations(seed: int, kib: int) -> None:
-    compare(*random_donation(seed), replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)))
+    compare(*random_donation(seed), with_vmem(TINY, kib << 10))
 
 
 UPDATES = """HloModule t

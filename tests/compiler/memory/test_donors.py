@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -12,12 +10,12 @@ from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.text.parser import parse_hlo
 from systolith.compiler.memory.aliasing import read_donors
 from systolith.isa.program import Role
-from tests.compiler.machine import TINY, Array, check, compare, compiled
+from tests.compiler.machine import TINY, Array, check, compare, compiled, with_vmem
 from tests.compiler.memory.random_donations import random_donation
 from tests.compiler.memory.test_aliasing import draw, shared
 from tests.examples import seeds
 
-SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=4 << 10))
+SMALL = with_vmem(TINY, 4 << 10)
 BYTES = 32 * 52 * 4
 
 
@@ -198,11 +196,11 @@ ENTRY e {
 
 
 def test_a_donor_that_a_loop_reads_is_needed_until_the_loop_ends() -> None:
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=4 << 10))
+    chip = with_vmem(TINY, 4 << 10)
     check(READ_IN_A_LOOP, [draw(32, 52), draw(32, 52) + 1], chip)
 
 
 @pytest.mark.parametrize("kib", [6, 12, 256])
 @pytest.mark.parametrize("seed", seeds(8, 25))
 def test_random_donors(seed: int, kib: int) -> None:
-    compare(*random_donation(seed, donors=True), replace(TINY, vmem=replace(TINY.vmem, bytes=kib << 10)))
+    compare(*random_donation(seed, donors=True), with_vmem(TINY, kib << 10))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,7 +15,7 @@ from systolith.isa.dtypes import S32
 from systolith.isa.instruction import Space
 from systolith.isa.pattern import Pattern
 from systolith.isa.program import BufferDecl, Origin, Role
-from tests.compiler.machine import TINY, Array, check, compare
+from tests.compiler.machine import TINY, Array, check, compare, with_vmem
 from tests.compiler.memory.random_blocks import random_block
 from tests.compiler.memory.random_donations import random_donation
 
@@ -124,7 +122,7 @@ SPILLED = (
 )
 
 
-SMALL = replace(TINY, vmem=replace(TINY.vmem, bytes=16 << 10))
+SMALL = with_vmem(TINY, 16 << 10)
 
 
 def test_spilled_values_of_a_chain_take_the_memory_of_two() -> None:
@@ -138,6 +136,6 @@ def test_spilled_values_of_a_chain_take_the_memory_of_two() -> None:
 @pytest.mark.parametrize("seed", [0, 10, 13, 18, 28, 36, 41])
 def test_random_modules_that_spill(seed: int) -> None:
     text, args = random_donation(seed)
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=6 << 10))
+    chip = with_vmem(TINY, 6 << 10)
     made = compare(text, args, chip)
     assert any(b.alias >= 0 for b in made.program.buffers if b.role is Role.TEMP)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -20,7 +19,7 @@ from systolith.compiler.passes.base import run_pass
 from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.chip import load_chip
 from tests.compiler.loops.scans import hlo
-from tests.compiler.machine import check
+from tests.compiler.machine import check, with_vmem
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -143,7 +142,7 @@ def room(columns: int) -> tuple[int, int]:
 
     shapes = (256, 16), (16, columns), (columns, 64)
     grouped = parse_hlo(hlo(function, [np.zeros(s, np.float32) for s in shapes]))
-    chip = replace(CHIP, vmem=replace(CHIP.vmem, bytes=1 << 18))
+    chip = with_vmem(CHIP, 1 << 18)
     for make in GROUPING.values():
         run_pass(grouped, make(chip, Options()))
     placement = place(grouped, chip.vmem.bytes, TILES, (), ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import BF16, F32, S8, S32, DType
 from systolith.sim.simulate import simulate
-from tests.compiler.machine import check, compiled, run
+from tests.compiler.machine import check, compiled, run, with_vmem
 
 TINY, V3 = load_chip("tiny"), load_chip("tpu_v3")
 
@@ -65,7 +64,7 @@ def test_any_scan(dims: list[int], dim: int, dtype: DType, op: str, backwards: b
 @pytest.mark.parametrize("backwards", [False, True])
 def test_elements_are_added_one_after_another_in_f32(dim: int, backwards: bool) -> None:
     """In chunks that fit in VMEM, narrow floats rounded where they are stored."""
-    chip = replace(TINY, vmem=replace(TINY.vmem, bytes=64 << 10))
+    chip = with_vmem(TINY, 64 << 10)
     values = np.random.default_rng(dim).standard_normal((150, 140)).astype(np.float32)
     for dtype in (F32, BF16):
         x = values.astype(dtype.stored)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -17,7 +16,7 @@ from systolith.isa.dtypes import DTYPES
 from systolith.runtime.memories import bind
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.computations import scalar_computation
-from tests.compiler.machine import check, compiled
+from tests.compiler.machine import check, compiled, with_vmem
 from tests.examples import examples
 
 CHIPS = {name: load_chip(name) for name in ("tiny", "small", "tpu_v3")}
@@ -181,7 +180,7 @@ def test_values_of_distances(rows: int, columns: int, k: int, other: str, kib: i
     """Of one tile of columns, and of several."""
     rng = np.random.default_rng(0)
     args = [rng.integers(-3, 4, (n, k)).astype(np.float32) for n in (rows, columns)]
-    chip = replace(V3, vmem=replace(V3.vmem, bytes=kib << 10))
+    chip = with_vmem(V3, kib << 10)
     program = check(distances(rows, columns, k, other), args, chip, most=0).program
     assert sum(i.op == "xlu.shuffle" for i in program.code) == turns
 
