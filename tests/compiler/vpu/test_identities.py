@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.ops.reduction import PLAIN
+from systolith.compiler.ops.reduction_builder import PLAIN
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES, DType, Kind
 from tests.compiler.hlo.computations import scalar_computation

@@ -14,11 +14,12 @@ from systolith.compiler.ops.expression import Load, Micro, Pieces, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots, root_operations
 from systolith.compiler.ops.group import Group
 from systolith.compiler.ops.pieces import kernel_sizes
-from systolith.compiler.ops.reduction import one_pass_obstacle, reduction_of
+from systolith.compiler.ops.reduction_builder import one_pass_obstacle, reduction_of
 from systolith.compiler.ops.table import Family, family
 from systolith.compiler.passes.outline import Outline
 from systolith.compiler.vpu.emit import kernel_cycles, vector_cycles
-from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
+from systolith.compiler.vpu.reduce_task import Finish, Task
+from systolith.compiler.vpu.reduce_ways import Ways, anywhere
 from systolith.compiler.vpu.transposes import turns
 from systolith.isa.chip import Chip
 

@@ -24,7 +24,7 @@ from systolith.compiler.hlo.shape import array, tuple_of
 from systolith.compiler.index.affine import Box
 from systolith.compiler.ops.expression import Carried
 from systolith.compiler.ops.expression_builder import splat_or_none
-from systolith.compiler.ops.reduction import reduction_of
+from systolith.compiler.ops.reduction_builder import reduction_of
 from systolith.compiler.passes.base import Outcome
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.effects import Effects

@@ -15,13 +15,14 @@ from systolith.compiler.mxu.epilogue import made_of
 from systolith.compiler.mxu.matmul import planned
 from systolith.compiler.ops.expression_builder import analyze, group_roots
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.reduction import one_pass_obstacle, over_product, reduction_of
+from systolith.compiler.ops.reduction_builder import one_pass_obstacle, over_product, reduction_of
 from systolith.compiler.options import Options
 from systolith.compiler.tile.arrays import dense_array
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array, Buf
 from systolith.compiler.vpu.emit import vector_cycles
-from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
+from systolith.compiler.vpu.reduce_task import Finish, Task
+from systolith.compiler.vpu.reduce_ways import Ways, anywhere
 from systolith.isa.chip import Chip
 from systolith.isa.instruction import Space
 

@@ -25,7 +25,7 @@ from systolith.compiler.index.affine import IndexMap
 from systolith.compiler.ops.expression import Inside, Load, Micro, Node, Pieces, topological
 from systolith.compiler.ops.expression_builder import NotFoldableError, analyze, group_roots
 from systolith.compiler.ops.group import Group, Unit, root_operation, unit_of
-from systolith.compiler.ops.reduction import reduction_of
+from systolith.compiler.ops.reduction_builder import reduction_of
 from systolith.compiler.ops.table import ROOTS, Family, family
 from systolith.compiler.passes.rewrite import Names
 from systolith.compiler.tile.patterns import axis_coords

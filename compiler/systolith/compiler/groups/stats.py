@@ -13,7 +13,7 @@ from systolith.compiler.hlo.trip_count import trip_count
 from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.matmul import contraction_of
 from systolith.compiler.ops.group import Group, Unit
-from systolith.compiler.ops.reduction import scan_steps
+from systolith.compiler.ops.reduction_builder import scan_steps
 from systolith.compiler.ops.table import ROOTS, Family, family
 from systolith.compiler.passes.expand.scans import scanned
 from systolith.isa.program import GroupInfo

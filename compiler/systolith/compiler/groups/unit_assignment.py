@@ -13,7 +13,7 @@ from math import prod
 from systolith.compiler.cost.prices import OVERHEAD, UnitCycles, kernel_length, product_cycles, transfer_cycles, vectors
 from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.ops.group import Unit, unit_of
-from systolith.compiler.ops.reduction import is_depthwise
+from systolith.compiler.ops.reduction_builder import is_depthwise
 from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval
 from systolith.isa.timing import array_latency

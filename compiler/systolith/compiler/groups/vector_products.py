@@ -19,12 +19,13 @@ from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Modul
 from systolith.compiler.hlo.shape import Shape, array
 from systolith.compiler.index.affine import Box
 from systolith.compiler.mxu.precision import passes_of
-from systolith.compiler.ops.reduction import reduction_of
+from systolith.compiler.ops.reduction_builder import reduction_of
 from systolith.compiler.passes.callees import Callees
 from systolith.compiler.passes.expand.element_products import BATCH, TERMS, DotDims, summed_products
 from systolith.compiler.passes.rewrite import Names, Rewriter, rewrite
 from systolith.compiler.passes.simplify.while_trip_count import element, keeps
-from systolith.compiler.vpu.reduce_ways import Finish, Task, Ways, anywhere
+from systolith.compiler.vpu.reduce_task import Finish, Task
+from systolith.compiler.vpu.reduce_ways import Ways, anywhere
 from systolith.isa.chip import Chip
 from systolith.isa.dtypes import BF16, F16, F32
 from systolith.isa.timing import array_latency

@@ -19,7 +19,8 @@ from systolith.compiler.mxu.gemm_plan import bytes_of
 from systolith.compiler.ops.expression import Load, Micro, topological
 from systolith.compiler.ops.expression_builder import GroupPlan, analyze, group_roots
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.reduction import Reduction, register_type, scratch_leaf, sums_of_product
+from systolith.compiler.ops.reduction import Reduction, register_type, scratch_leaf
+from systolith.compiler.ops.reduction_builder import sums_of_product
 from systolith.compiler.tile.arrays import nesting
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
@@ -27,7 +28,7 @@ from systolith.compiler.tile.views import untransposed
 from systolith.compiler.vpu.emit import emit
 from systolith.compiler.vpu.reduce_box import emit_results, reduce_box
 from systolith.compiler.vpu.reduce_lanes import scratch
-from systolith.compiler.vpu.reduce_ways import Finish, Task, over_result
+from systolith.compiler.vpu.reduce_task import Finish, Task, over_result
 from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
 from systolith.isa.chip import Chip
 from systolith.isa.dependence import slot_interval

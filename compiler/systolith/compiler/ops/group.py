@@ -18,7 +18,8 @@ from systolith.compiler.hlo.ir import Attribute, Computation, Instruction, Modul
 from systolith.compiler.hlo.visiting import cone, through
 from systolith.compiler.ops.dim_rules import summed_dims
 from systolith.compiler.ops.expression_builder import group_roots, reads_in_place, root_operations
-from systolith.compiler.ops.reduction import is_depthwise, one_pass_obstacle, over_product, reached
+from systolith.compiler.ops.reduction import reached
+from systolith.compiler.ops.reduction_builder import is_depthwise, one_pass_obstacle, over_product
 from systolith.compiler.ops.table import ROOTS, Family, family, info
 
 

@@ -19,7 +19,7 @@ from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.values.reduction import plain_operation
 from systolith.compiler.ops.dim_propagation import operand_dim
 from systolith.compiler.ops.dim_rules import summed_dims
-from systolith.compiler.ops.reduction import repeatable
+from systolith.compiler.ops.reduction_builder import repeatable
 from systolith.compiler.ops.table import info, is_elementwise
 
 

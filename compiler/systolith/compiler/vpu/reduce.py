@@ -15,7 +15,8 @@ from systolith.compiler.hlo.ir import Instruction
 from systolith.compiler.index.affine import Box, IndexMap
 from systolith.compiler.ops.expression_builder import GroupPlan, group_roots
 from systolith.compiler.ops.group import Group
-from systolith.compiler.ops.reduction import Reduction, reduction_of, register_type, scratch_leaf
+from systolith.compiler.ops.reduction import Reduction, register_type, scratch_leaf
+from systolith.compiler.ops.reduction_builder import reduction_of
 from systolith.compiler.tile.arrays import dense_like
 from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Array
@@ -24,7 +25,8 @@ from systolith.compiler.vpu.parts import Traffic, split_parts, split_repeated, s
 from systolith.compiler.vpu.reduce_box import emit_results, reduce_box
 from systolith.compiler.vpu.reduce_lanes import scratch
 from systolith.compiler.vpu.reduce_rows import split_rows
-from systolith.compiler.vpu.reduce_ways import CHUNK, Finish, Task, Ways, joined, over_result
+from systolith.compiler.vpu.reduce_task import Finish, Task, joined, over_result
+from systolith.compiler.vpu.reduce_ways import CHUNK, Ways
 from systolith.compiler.vpu.scan import lower_scan, scan_of
 from systolith.compiler.vpu.transposes import TILES, Turns, innermost, turned_arrays, turns_along
 from systolith.isa.instruction import Space

@@ -27,7 +27,8 @@ from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.compiler.vpu.emit import StreamSpec, emit, halves
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, CombineOrder
 from systolith.compiler.vpu.reduce_lanes import PartialRows, scratch
-from systolith.compiler.vpu.reduce_ways import Task, Way, Ways, over_result
+from systolith.compiler.vpu.reduce_task import Task, over_result
+from systolith.compiler.vpu.reduce_ways import Way, Ways
 from systolith.isa.pattern import Pattern
 
 

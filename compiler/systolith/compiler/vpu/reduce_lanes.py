@@ -15,7 +15,7 @@ from systolith.compiler.tile.builder import TileBuilder
 from systolith.compiler.tile.ir import Arg, Array, Ref, TileOp
 from systolith.compiler.vpu.emit import Target
 from systolith.compiler.vpu.reduce_kernel import AccumulatingKernel, Accumulation, AccumulationJob
-from systolith.compiler.vpu.reduce_ways import reranked
+from systolith.compiler.vpu.reduce_task import reranked
 from systolith.compiler.vpu.shuffles import shuffle, shuffle_cycles
 from systolith.isa.dtypes import DType
 from systolith.isa.pattern import Pattern

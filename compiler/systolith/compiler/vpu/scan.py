@@ -28,7 +28,7 @@ from systolith.compiler.tile.ir import Array
 from systolith.compiler.vpu.elementwise import TILES_WANTED, choose_tile
 from systolith.compiler.vpu.emit import Target
 from systolith.compiler.vpu.reduce_kernel import Accumulation, AccumulationJob
-from systolith.compiler.vpu.reduce_ways import joined
+from systolith.compiler.vpu.reduce_task import joined
 from systolith.compiler.vpu.shuffles import shuffle
 from systolith.compiler.vpu.transposes import TILES, innermost
 from systolith.isa.instruction import Space
