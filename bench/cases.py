@@ -66,6 +66,7 @@ CASES: dict[str, Case] = {
     "attention_512": Case("attention, softmax, layer norm", partial(models.heads, 1, 512)),
     "attention_2048": Case("attention, softmax, layer norm", partial(models.heads, 1, 2048)),
     "attention_8x128": Case("attention, softmax, layer norm", partial(models.heads, 8, 128)),
+    "attention_2x512_64_heads": Case("attention, softmax, layer norm", partial(models.heads_of_rows, 2, 512, 64)),
     "softmax_4096x1024": Case("attention, softmax, layer norm", partial(models.softmax, 4096, 1024)),
     "softmax_512x512": Case("attention, softmax, layer norm", partial(models.softmax, 512, 512)),
     "softmax_262144x8": Case("attention, softmax, layer norm", partial(models.softmax, 262144, 8)),

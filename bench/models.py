@@ -390,6 +390,20 @@ def heads(batch: int, length: int) -> Model:
     return attention, (x, x, x)
 
 
+def heads_of_rows(batch: int, length: int, many: int) -> Model:
+    """Attention with so many heads of 64, f32, of rows that a dense layer gives; queries get a bias and a scale before
+    they are cut into heads, as Flax's do.
+    """
+
+    def apply(q: Tree, k: Tree, v: Tree, bias: Tree) -> Tree:
+        q, k, v = (x.reshape(batch, length, many, 64) for x in ((q + bias) / 8, k, v))
+        p = jax.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k), axis=-1)
+        return jnp.einsum("bhqk,bkhd->bqhd", p, v)
+
+    x = _f32(batch, length, many * 64)
+    return apply, (x, x, x, _f32(many * 64))
+
+
 def heads_gradient(batch: int, length: int) -> Model:
     """Attention with 12 heads of 64 and its gradients, f32; what comes back depends on all that it gave."""
 

@@ -165,6 +165,51 @@ def test_attention_whose_scores_of_one_head_do_not_fit_runs_in_blocks_of_queries
     assert not any(b.bytes >= 40 * 40 * 4 for b in result.program.buffers if b.role is Role.TEMP)
 
 
+def scaled_attention(batch: int, heads: int, length: int, depth: int) -> str:
+    """Of queries f32[batch,length,heads*depth] that get a bias and a scale before they are cut into heads."""
+    wide, apart = f"f32[{batch},{length},{heads * depth}]", f"f32[{batch},{length},{heads},{depth}]"
+    by_head = f"f32[{batch},{heads},{length},{depth}]"
+    scores, row = f"f32[{batch},{heads},{length},{length}]", f"f32[{batch},{heads},{length}]"
+    dims = "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}"
+    return f"""HloModule attention
+{FOLDS}
+ENTRY e {{
+ x = {wide} parameter(0)
+ k = {by_head} parameter(1)
+ v = {by_head} parameter(2)
+ bias = f32[{heads * depth}] parameter(3)
+ bb = {wide} broadcast(bias), dimensions={{2}}
+ xb = {wide} add(x, bb)
+ c = f32[] constant(0.25)
+ cb = {wide} broadcast(c), dimensions={{}}
+ xs = {wide} multiply(xb, cb)
+ xr = {apart} reshape(xs)
+ q = {by_head} transpose(xr), dimensions={{0,2,1,3}}
+ qk = {scores} dot(q, k), {dims}, rhs_contracting_dims={{3}}
+ low = f32[] constant(-inf)
+ m = {row} reduce(qk, low), dimensions={{3}}, to_apply=max
+ mb = {scores} broadcast(m), dimensions={{0,1,2}}
+ d = {scores} subtract(qk, mb)
+ e = {scores} exponential(d)
+ zero = f32[] constant(0)
+ s = {row} reduce(e, zero), dimensions={{3}}, to_apply=add
+ sb = {scores} broadcast(s), dimensions={{0,1,2}}
+ p = {scores} divide(e, sb)
+ o = {by_head} dot(p, v), {dims}, rhs_contracting_dims={{2}}
+ ROOT r = {apart} transpose(o), dimensions={{0,2,1,3}}
+}}
+"""
+
+
+def test_blocks_run_along_heads_though_more_could_run_along_the_rows_of_all_heads() -> None:
+    """Each block of rows would load the keys and the values of every head."""
+    rng = np.random.default_rng(6)
+    x, k, v = (rng.normal(size=dims).astype(np.float32) for dims in ((2, 32, 32), (2, 4, 32, 8), (2, 4, 32, 8)))
+    result = compare(scaled_attention(2, 4, 32, 8), [x, k, v, rng.normal(size=32).astype(np.float32)], SMALL)
+    along = [d.why.partition("; of ")[2] for d in result.explain if d.kind == "blocks"]
+    assert along == ["2 along dimension 0", "4 along dimension 2"]
+
+
 def test_an_iota_that_counts_along_the_blocks_is_read_and_another_is_made() -> None:
     for d in (0, 1):
         text = f"""HloModule m

@@ -138,14 +138,17 @@ class Regions:
         return False
 
     def best(self, seed: Instruction, done: set[Instruction]) -> Region:
-        """The largest region over a dimension of the seed that is worth blocking; empty if there is none."""
-        best: Region = {}
-        for d in range(seed.shape.rank):
-            if seed.dims[d] > 1:
-                region = self.grow(seed, d, done)
-                if len(region) > len(best) and self._is_worth(region):
-                    best = region
-        return best
+        """The largest region over a dimension of the seed that is worth blocking; empty if there is none.
+
+        A product along whose rows it runs loads all of its weights for each block, one along whose batch it runs a
+        part of them: regions with more products of these come first.
+        """
+
+        def rank(region: Region) -> tuple[int, int]:
+            return sum(i.opcode == "dot" and d < batch_dims(i) for i, d in region.items()), len(region)
+
+        grown = [self.grow(seed, d, done) for d in range(seed.shape.rank) if seed.dims[d] > 1]
+        return max(filter(self._is_worth, grown), key=rank, default={})
 
     def _is_worth(self, region: Region) -> bool:
         if self._bytes(region) > self.chip.vmem.bytes * (NESTED_SHARE if self.rows else RESIDENT_SHARE):
@@ -260,7 +263,7 @@ class Regions:
     def _dims_of_dot(self, dot: Instruction) -> int:
         """How many dimensions of a dot's result, the first ones, a region may run along."""
         contracted = len(dot.ints("lhs_contracting_dims", ()))
-        return dot.operands[0].shape.rank - contracted if self.rows else len(dot.ints("lhs_batch_dims", ()))
+        return dot.operands[0].shape.rank - contracted if self.rows else batch_dims(dot)
 
     def _depends(self, user: Instruction, region: Region) -> bool:
         """Whether an operand outside the region is computed from what is inside."""
@@ -378,6 +381,11 @@ class Regions:
         self.computation.instructions = [*first, *made, *rest]
         if self.computation.root in value:
             self.computation.root = value[self.computation.root]
+
+
+def batch_dims(dot: Instruction) -> int:
+    """How many dimensions of a dot's result, the first ones, are its batch."""
+    return len(dot.ints("lhs_batch_dims", ()))
 
 
 class RegionOutline(Outline):
