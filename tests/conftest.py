@@ -30,8 +30,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # `ci` draws the same examples on every run; `explore` is for looking further by hand: HYPOTHESIS_PROFILE=explore.
-hypothesis.settings.register_profile("local", examples(15, 60))
-hypothesis.settings.register_profile("ci", examples(15, 60), derandomize=True, database=None)
+hypothesis.settings.register_profile("local", examples(10, 60))
+hypothesis.settings.register_profile("ci", examples(10, 60), derandomize=True, database=None)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "local"))
 

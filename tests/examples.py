@@ -1,7 +1,10 @@
-"""On how many examples a property is tried: some in `make test`, all in `make test-all`."""
+"""On how many examples a property is tried, and on which cases: some in `make test`, all in `make test-all`."""
 
 import os
+from collections.abc import Mapping, Sequence
 
+import pytest
+from _pytest.mark import ParameterSet
 from hypothesis import settings
 
 THOROUGH = bool(os.environ.get("SYSTOLITH_THOROUGH"))
@@ -15,3 +18,14 @@ def examples(some: int, every: int) -> settings:
 def seeds(some: int, every: int) -> range:
     """Numbers of the random cases of a test."""
     return range(every if THOROUGH else some)
+
+
+def one_in(number: int, cases: Mapping[str, Sequence[object]]) -> list[ParameterSet]:
+    """Each key with each of its values; of so many pairs of a key one is for `make test`, another one for each key, so
+    that each key is, and each value that `number` keys in succession have.
+    """
+    return [
+        pytest.param(key, value, marks=pytest.mark.slow if (k - n) % min(number, len(values)) else ())
+        for n, (key, values) in enumerate(cases.items())
+        for k, value in enumerate(values)
+    ]
