@@ -67,6 +67,7 @@ STREAMED = {
     "gradient": (4, [(40, 2, 10), (10, 10)]),
 }
 """KiB of VMEM, and dimensions."""
+QUICK_OR_SLOW = [pytest.param(n, marks=pytest.mark.slow if n == "gradient" else ()) for n in STREAMED]
 
 
 def streamed(name: str) -> tuple[Compiled, Counter[str]]:
@@ -88,13 +89,13 @@ def streamed(name: str) -> tuple[Compiled, Counter[str]]:
     return made, Counter(p.group for p in program.probes)
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@pytest.mark.parametrize("name", QUICK_OR_SLOW)
 def test_two_sets_of_buffers(name: str) -> None:
     _, probes = streamed(name)
     assert max(probes.values()) >= 4  # two iterations, and those before the loop
 
 
-@pytest.mark.parametrize("name", STREAMED)
+@pytest.mark.parametrize("name", QUICK_OR_SLOW)
 def test_one_set_of_buffers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long iterations have it, in which small loads have memory for themselves."""
     monkeypatch.setattr("systolith.compiler.lower.double_buffering.LARGEST", 0)
@@ -104,7 +105,7 @@ def test_one_set_of_buffers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(" source holds " in line for line in made.stages["tile.txt"].splitlines())
 
 
-@examples(15, 400)
+@examples(7, 400)
 @given(
     count=st.integers(0, 14),
     first=st.integers(-4, 12),
@@ -201,6 +202,7 @@ ENTRY main {{
     assert (np.asarray(got).reshape(wanted.shape) == wanted).all()
 
 
+@pytest.mark.slow
 def test_checks_of_rows_that_tile_loops_store() -> None:
     """The register with a row's place moves with the tiles of the row: checks do not know where the row began."""
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.driver import compile_tile
 from systolith.compiler.tile.parser import parse_tile_ir
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
+from tests.examples import examples
 
 TINY = load_chip("tiny")
 ROWS, WIDTH = 16, 8
@@ -176,7 +177,7 @@ add rd=${register} ra=${register} b=-1 ; o0
         return Operand("", str(number), number, lambda iterations: number)
 
 
-@settings(max_examples=80)
+@examples(40, 80)
 @given(st.data())
 def test_nests_do_what_an_interpreter_does(data: st.DataObject) -> None:
     nests = Nests(data.draw)

@@ -80,10 +80,10 @@ def same_as_written_out(text: str, chip: Chip = TINY) -> int:
 
 SIZES = {
     "elementwise": (75, 64, 0), "sum of rows": (64, 128, 0), "sum of columns": (128, 128, 0),
-    "transpose": (75, 128, 0), "product": (32, 50, 100), "products": (48, 32, 100), "indices": (75, 64, 0),
+    "transpose": (75, 128, 0), "product": (32, 50, 100), "products": (32, 32, 64), "indices": (75, 64, 0),
     "product of what indices select": (16, 24, 200),
 }  # fmt: skip
-LARGER = {"convolution": (96, 0, 0), "softmax": (512, 256, 0)}
+LARGER = {"convolution": (64, 0, 0), "softmax": (512, 256, 0)}
 """Of which nothing repeats in little VMEM."""
 
 
@@ -95,7 +95,7 @@ def test_loops_give_the_same_bits(name: str) -> None:
 
 
 @pytest.mark.usefixtures("everywhere")
-@examples(5, 12)
+@examples(3, 12)
 @given(st.sampled_from([n for n in BODIES if n != "softmax"]), *[st.integers(8, 120)] * 3)
 def test_loops_give_the_same_bits_in_all_sizes(name: str, m: int, n: int, k: int) -> None:
     same_as_written_out(module(BODIES[name], m, n, k))
@@ -132,7 +132,7 @@ def test_loops_over_blocks_in_blocks_give_the_same_bits(
 @pytest.mark.parametrize(
     ("heads", "length", "part"),
     [
-        (14, 512, 4),
+        pytest.param(14, 512, 4, marks=pytest.mark.slow),
         pytest.param(16, 1024, 1, marks=pytest.mark.slow),
         pytest.param(12, 2048, 1, marks=pytest.mark.slow),
     ],
@@ -160,7 +160,7 @@ def test_a_large_product_is_a_nest_of_loops_in_as_many_cycles() -> None:
 
 def test_repetitions_that_are_alike_are_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They take as many places for their buffers as each by itself."""
-    text, chip = module(BODIES["product"], 64, 64, 192), CHIPS[16]
+    text, chip = module(BODIES["product"], 64, 64, 128), CHIPS[16]
     priced = []
     wanted, alike = Repetition._wanted, Repetition._alike
 
@@ -232,12 +232,12 @@ def test_loops_that_take_longer_are_not_chosen() -> None:
 
 TWO = """HloModule two
 ENTRY e {
-  x = f32[512,1024] parameter(0)
-  y = bf16[512,128] parameter(1)
+  x = f32[256,512] parameter(0)
+  y = bf16[256,128] parameter(1)
   z = bf16[128,128] parameter(2)
-  t = f32[1024,512] transpose(x), dimensions={1,0}
-  d = bf16[512,128] dot(y, z), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT both = (f32[1024,512], bf16[512,128]) tuple(t, d)
+  t = f32[512,256] transpose(x), dimensions={1,0}
+  d = bf16[256,128] dot(y, z), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT both = (f32[512,256], bf16[256,128]) tuple(t, d)
 }
 """
 

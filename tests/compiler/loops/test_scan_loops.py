@@ -189,7 +189,7 @@ def batched_state_space(x: jax.Array, dt: jax.Array, a: jax.Array, b: jax.Array,
     return lax.scan(step, jnp.ones((x.shape[1], *a.shape)), (x, dt, b, c), reverse=x.shape[0] % 2 == 0)
 
 
-@examples(4, 15)
+@examples(2, 15)
 @given(*[st.integers(1, n) for n in (9, 3, 40, 9)], st.sampled_from([16, 256]))
 def test_states_of_short_rows(n: int, batch: int, channels: int, states: int, kib: int) -> None:
     """Lanes hold channels, of which there are more: what is carried has its dimensions in another order then."""
@@ -218,7 +218,7 @@ OPERATIONS: list[Callable[..., jax.Array]] = [
 ]
 
 
-@examples(8, 25)
+@examples(4, 25)
 @given(
     st.lists(st.sampled_from([1, 2, 3, 9, 40]), max_size=3),
     st.integers(1, 30),
