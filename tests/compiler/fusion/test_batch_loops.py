@@ -221,7 +221,7 @@ def test_random_modules_have_loops(always: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "sizes", [(8, 40, 16, 64), (12, 16, 24, 64), pytest.param((6, 48, 16, 64), marks=pytest.mark.slow)]
+    "sizes", [(8, 40, 16, 64), *(pytest.param(s, marks=pytest.mark.slow) for s in ((12, 16, 24, 64), (6, 48, 16, 64)))]
 )
 def test_a_chain_that_does_not_fit_runs_in_a_loop(sizes: tuple[int, int, int, int]) -> None:
     text = mlp(*sizes)
@@ -249,7 +249,7 @@ def test_a_result_is_made_in_its_own_memory() -> None:
     assert not any(b.role is Role.TEMP for b in program.buffers)
 
 
-@pytest.mark.parametrize("d", [0, 1])
+@pytest.mark.parametrize("d", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_an_iota_within_a_loop(d: int) -> None:
     text = mlp(8, 40, 16, 64).replace(" up = ", f" i = f32[8,40,64] iota(), iota_dimension={d}\n up = ")
     text = text.replace("add(up, bb)", "add(up, i)")

@@ -208,7 +208,7 @@ def without(text: str, chip: Chip) -> Program:
         return compile_module(parse_hlo(text), chip).program
 
 
-@examples(4, 60)
+@examples(3, 60)
 @given(
     st.tuples(st.sampled_from((16, 40, 100, 130)), st.sampled_from((3, 8, 20)), st.sampled_from((17, 40, 72))),
     st.booleans(),

@@ -88,7 +88,7 @@ def test_small_rows_and_rows_that_others_read_stay() -> None:
     assert narrowed(layers(32, 32, square=True)[0])[1] == []
 
 
-@examples(4, 60)
+@examples(2, 60)
 @given(st.sampled_from((16, 24, 27)), st.sampled_from((24, 32)), st.integers(3, 5))
 def test_the_same_results(tokens: int, features: int, count: int) -> None:
     text, args = layers(tokens, features, count)

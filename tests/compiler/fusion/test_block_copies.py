@@ -59,7 +59,7 @@ UNITS = {kib: replace(chip, mxu=replace(chip.mxu, count=2)) for kib, chip in LIT
         pytest.param(attention(9, 40, 8), SMALL, marks=pytest.mark.slow),
         pytest.param(attention(7, 40, 9), UNITS[32], marks=pytest.mark.slow),
         (attention(2, 40, 8), UNITS[12]),
-        (attention(24, 32, 16), load_chip("small")),
+        pytest.param(attention(24, 32, 16), load_chip("small"), marks=pytest.mark.slow),
     ],
     ids=["rows", "ragged", "columns", "ragged-columns", "attention", "units", "rows-of-attention", "small"],
 )  # fmt: skip
@@ -105,7 +105,7 @@ def assert_copied(text: str, chip: Chip, monkeypatch: pytest.MonkeyPatch) -> Com
     return copied
 
 
-@pytest.mark.parametrize(("rows", "width"), [(300, 64), (97, 250), (1000, 9)])
+@pytest.mark.parametrize(("rows", "width"), [pytest.param(300, 64, marks=pytest.mark.slow), (97, 250), (1000, 9)])
 def test_columns_in_blocks(rows: int, width: int) -> None:
     values = np.random.default_rng(rows).normal(size=(rows, width)).astype(np.float32)
     compare(columns(rows, width), [values], SMALL)
@@ -127,7 +127,9 @@ def test_blocks_of_a_few_lanes_give_way_to_the_whole(monkeypatch: pytest.MonkeyP
     assert whole < cycles()
 
 
-@pytest.mark.parametrize(("chip", "rows", "width"), [("tpu_v3", 512, 512), ("small", 512, 1000)])
+@pytest.mark.parametrize(
+    ("chip", "rows", "width"), [("tpu_v3", 512, 512), pytest.param("small", 512, 1000, marks=pytest.mark.slow)]
+)
 def test_many_blocks_have_no_tiles_and_take_no_longer(
     chip: str, rows: int, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import Array, error, run
-from tests.examples import examples
+from tests.examples import THOROUGH, examples
 from tests.hw.bound import bound
 
 HEAD = "HloModule m\n" + scalar_computation("maximum") + scalar_computation("add", name="sum")
@@ -149,8 +149,8 @@ def test_a_result_of_a_product_in_the_block_is_no_tail() -> None:
 
 
 @given(
-    st.integers(1, 70),
-    st.integers(65, 300),
+    st.integers(1, 70 if THOROUGH else 40),
+    st.integers(65, 300 if THOROUGH else 140),
     st.integers(1, 20),
     st.sampled_from(
         [BACK, BOTH.replace("={{0}}\n", "={{0}}, " + HIGHEST.replace("{", "{{").replace("}", "}}") + "\n")]

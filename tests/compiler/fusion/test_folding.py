@@ -63,7 +63,7 @@ def folds(root: Instruction, frontier: set[Instruction]) -> bool:
     return True
 
 
-@examples(80, 250)
+@examples(40, 250)
 @given(programs())
 def test_the_value_is_the_first_without_which_the_rest_folds(program: str) -> None:
     computation = parse_hlo(program).entry

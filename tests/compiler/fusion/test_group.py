@@ -76,7 +76,7 @@ def test_grouped_modules_of_the_corpus_read_back_equal(name: str) -> None:
     same_groups(module)
 
 
-@examples(12, 30)
+@examples(6, 30)
 @given(seed=st.integers(0, 1 << 20))
 def test_random_grouped_modules_read_back_equal(seed: int) -> None:
     same_groups(grouped(random_module(seed)[0], TINY))
@@ -220,7 +220,7 @@ ENTRY e {{
         read_groups(parse_hlo(text))
 
 
-@examples(10, 25)
+@examples(5, 25)
 @given(seed=st.integers(0, 1 << 20), number=st.integers(0, 1 << 10))
 def test_two_groups_written_as_one_are_refused_or_computed_as_written(seed: int, number: int) -> None:
     text, args = random_module(seed)

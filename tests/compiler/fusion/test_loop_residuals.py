@@ -235,7 +235,7 @@ def test_products_over_many_features_are_not() -> None:
     assert [i.opcode for i in module.instructions()].count("dot") == before
 
 
-@pytest.mark.parametrize("rows", [("0", "1"), ("2", "3")])
+@pytest.mark.parametrize("rows", [("0", "1"), pytest.param(("2", "3"), marks=pytest.mark.slow)])
 def test_slices_of_rows_after_the_loops_are_computed_again(rows: tuple[str, str]) -> None:
     """As the gradient of the first layer, written out; a value of what the loop keeps is not there after it."""
     whole = ", ".join(f"[0:{n}]" for n in (16, 16))

@@ -136,7 +136,7 @@ def test_an_array_of_which_not_all_rows_are_written_keeps_its_contents() -> None
         assert [numbers["arrays without contents"] for numbers in written(made.explain)] == [0]
 
 
-@examples(8, 30)
+@examples(4, 30)
 @given(
     st.sampled_from([*INDICES]), st.sampled_from([*EXTRAS]), st.integers(1, 5), st.sampled_from(["broadcast", "given"]),
     st.sampled_from([64, 8, 4]),

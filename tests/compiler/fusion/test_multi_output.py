@@ -243,7 +243,7 @@ def test_sums_are_one_pass_wherever_they_are_and_however_much_is_spilled() -> No
     assert any(d.chosen == "p and q in one pass" for d in decisions)
 
 
-@pytest.mark.parametrize("name", CHIPS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "tiny 256K" else ()) for n in CHIPS])
 def test_same_bits(name: str) -> None:
     chip = CHIPS[name]
     rng = np.random.default_rng(0)
@@ -315,7 +315,7 @@ def test_any_groups_have_the_same_bits(case: tuple[str, list[tuple[int, ...]]], 
 DONATED = "input_output_alias={ {0}: (0, {}, must-alias), {1}: (1, {}, must-alias), {2}: (2, {}, must-alias) }"
 
 
-@pytest.mark.parametrize("n", [1000, 40000])
+@pytest.mark.parametrize("n", [1000, pytest.param(40000, marks=pytest.mark.slow)])
 def test_each_result_is_made_in_its_donated_operand(n: int) -> None:
     text = adam(n, DONATED)
     made = compiled(text, TINY)
@@ -385,7 +385,7 @@ ENTRY e {{
 """
 
 
-@pytest.mark.parametrize(("n", "chip"), [(100, "tiny 256K"), (1500, "tiny 16K")])
+@pytest.mark.parametrize(("n", "chip"), [(100, "tiny 256K"), pytest.param(1500, "tiny 16K", marks=pytest.mark.slow)])
 def test_a_loops_state_is_updated_where_it_lies(n: int, chip: str) -> None:
     text = trained(n, 20)
     made, _ = grouped(text, "tiny")

@@ -131,7 +131,7 @@ def test_results_are_those_of_the_evaluator(sizes: tuple[int, int, int], head: s
     st.sampled_from((TINY, load_chip("small"))),
     st.sampled_from(("", DONATED)),
 )
-@examples(8, 60)
+@examples(4, 60)
 def test_any_sizes(sizes: tuple[int, int, int], dtype: str, more: str, chip: Chip, head: str) -> None:
     assert joins(compare(momentum(*sizes, head, dtype, more), arguments(*sizes, dtype), chip))
 

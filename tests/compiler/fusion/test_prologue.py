@@ -181,7 +181,7 @@ def dots(draw: st.DrawFn) -> Text:
 
 
 @given(dots(), st.sampled_from(["tiny", "small"]), st.integers(0, 2**32))
-@examples(6, 25)
+@examples(3, 25)
 def test_dots_have_the_same_bits(text: Text, chip: str, seed: int) -> None:
     same_bits(text.module(), text.arguments(seed), load_chip(chip))
 
@@ -229,7 +229,7 @@ def convolutions(draw: st.DrawFn) -> Text:
 
 
 @given(convolutions(), st.sampled_from(["tiny", "small"]), st.integers(0, 2**32))
-@examples(6, 25)
+@examples(3, 25)
 def test_convolutions_have_the_same_bits(text: Text, chip: str, seed: int) -> None:
     """Padding is 0, not the producer's value of 0."""
     same_bits(text.module(), text.arguments(seed, whole=True), load_chip(chip))
@@ -271,7 +271,10 @@ def cycles(result: Compiled, chip: Chip) -> int:
     return found
 
 
-@pytest.mark.parametrize(("m", "k", "n", "vmem"), [(200, 96, 40, 65536), (12, 16, 16, 8192), (64, 48, 64, 16384)])
+@pytest.mark.parametrize(
+    ("m", "k", "n", "vmem"),
+    [(12, 16, 16, 8192), (64, 48, 64, 16384), pytest.param(200, 96, 40, 65536, marks=pytest.mark.slow)],
+)
 def test_many_blocks_and_chunks_where_memory_is_tight(m: int, k: int, n: int, vmem: int) -> None:
     chip = load_chip("tiny")
     chip = with_vmem(chip, vmem)

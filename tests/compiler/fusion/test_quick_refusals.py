@@ -106,7 +106,7 @@ def rows_of_one(draw: st.DrawFn) -> str:
 
 
 @given(rows_of_one())
-@examples(4, 60)
+@examples(3, 60)
 def test_quick_refusals_of_groups_of_many_streams(text: str) -> None:
     same_groups(text)
 

@@ -114,6 +114,7 @@ def test_values_on_the_chip() -> None:
     check(print_hlo(module(LATER)), given, "tiny", "highest", 1e-5)
 
 
+@pytest.mark.slow
 def test_a_training_step() -> None:
     """No bit changes, and groups move a twentieth less at least; regions in blocks compute some of it again without."""
     step = canonicalise(parse_hlo(lowered(*models.resnet_train(1, 48, (1,)))))

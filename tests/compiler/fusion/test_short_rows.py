@@ -67,7 +67,7 @@ def transposes(module: Module) -> int:
 
 
 @given(st.sampled_from(PROGRAMS), st.lists(st.integers(1, 9), max_size=2), st.integers(2, 130))
-@examples(6, 60)
+@examples(3, 60)
 def test_values(program: Any, outer: list[int], width: int) -> None:
     """Of the rewritten module; sums may be made in another order."""
     dims = (*outer, 16384, width)
@@ -115,9 +115,9 @@ def test_masks_along_both_dimensions() -> None:
 @pytest.mark.parametrize(
     ("width", "dtype"),
     [
-        *((2, "f32"), (4, "bf16"), (33, "f32"), (64, "f32"), (64, "bf16"), (96, "bf16")),
-        *(pytest.param(width, "f32", marks=pytest.mark.slow) for width in (4, 8, 96)),
-        *(pytest.param(width, "bf16", marks=pytest.mark.slow) for width in (2, 8, 33)),
+        *((2, "f32"), (4, "bf16"), (64, "f32"), (96, "bf16")),
+        *(pytest.param(width, "f32", marks=pytest.mark.slow) for width in (4, 8, 33, 96)),
+        *(pytest.param(width, "bf16", marks=pytest.mark.slow) for width in (2, 8, 33, 64)),
     ],
 )
 def test_rows_take_no_longer_than_the_cross_lane_unit(width: int, dtype: str) -> None:

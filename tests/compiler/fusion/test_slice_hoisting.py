@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench import models
@@ -21,6 +21,7 @@ from systolith.compiler.tiling.pipeline import GROUPING
 from systolith.isa.chip import load_chip
 from tests.compiler.machine import check
 from tests.compiler.passes.differential import assert_unchanged
+from tests.examples import examples
 
 CHIP = load_chip("tpu_v3")
 READ = "ROOT s = f32[256,256] dot(q, k), lhs_contracting_dims={1}, rhs_contracting_dims={1}"
@@ -117,14 +118,14 @@ ENTRY e {{
     return text, [rng.integers(-8, 9, s).astype(np.float32) for s in ((batch, m, k), (batch, k, n), (size,))]
 
 
-@settings(max_examples=60)
+@examples(30, 60)
 @given(sliced())
 def test_no_bit_changes(case: tuple[str, list[np.ndarray]]) -> None:
     text, arguments = case
     assert_unchanged(parse_hlo(text), HoistSlices(CHIP), arguments=arguments)
 
 
-@settings(max_examples=10)
+@examples(5, 10)
 @given(sliced())
 def test_values_on_the_chip(case: tuple[str, list[np.ndarray]]) -> None:
     check(*case, "tiny")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from systolith.compiler.driver import compile_groups, compile_tile
+from systolith.compiler.driver import Compiled, compile_groups, compile_tile
 from systolith.compiler.errors import CompileError
 from systolith.compiler.hlo.ir import Module
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -105,8 +107,14 @@ def grouped(text: str) -> Module:
     return module
 
 
+@cache
+def usual(precision: str | None = None) -> Compiled:
+    """The loop, compiled once for all tests."""
+    return compiled(layers(), precision=precision)
+
+
 def test_a_layer_s_weights_are_read_in_those_of_all() -> None:
-    made = compiled(layers())
+    made = usual()
     (decision,) = [d for d in made.explain if "where it lies" in d.chosen]
     assert decision.numbers == {"bytes": 4 * WIDTH * WIDTH}
     assert views(made.module) == [decision.group]
@@ -147,11 +155,11 @@ def test_what_was_updated_before_is_read_in_place() -> None:
 
 
 def test_it_stays_a_view_as_text() -> None:
-    module = compiled(layers()).module
+    module = usual().module
     text = print_hlo(module)
     assert views(read_groups(parse_hlo(text))) == views(module)
     made = compile_groups(read_groups(parse_hlo(text)), TINY)
-    wanted = compiled(layers())
+    wanted = usual()
     assert made.program.code == wanted.program.code
     args = arguments()
     for got, want in zip(run(made.program, TINY, args), run(wanted.program, TINY, args), strict=True):
@@ -170,7 +178,7 @@ class Planted(Checker):
 @pytest.mark.parametrize("planted", [0.0, 1e-3])
 def test_readers_are_checked(planted: float) -> None:
     """A group's error is found though only the run knows where its operand lies."""
-    made = compiled(layers(), precision="highest")
+    made = usual("highest")
     checker = Planted(made.program, made, "highest")
     checker.error = planted
     simulate(made.program, TINY, memory(made.program, arguments()), "full", hostile=True, observer=checker)
@@ -179,7 +187,7 @@ def test_readers_are_checked(planted: float) -> None:
     assert bool(report.failures) == bool(planted)
 
 
-@examples(6, 15)
+@examples(3, 15)
 @given(st.data())
 def test_slices_at_any_place(data: st.DataObject) -> None:
     """Of any dimensions, also beyond the ends, where starts are clamped."""
@@ -294,6 +302,6 @@ ENTRY e {{
 
 @pytest.mark.usefixtures("short_reach")
 def test_the_core_reads_stacks() -> None:
-    made = compiled(layers())
+    made = usual()
     result = lockstep(made.program, TINY, memory(made.program, arguments()))
     assert result.difference is None, result.difference

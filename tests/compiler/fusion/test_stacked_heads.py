@@ -170,6 +170,6 @@ def test_heads_of_a_gradient_are_blocks(batch: int, length: int, most: float, mo
 
 def test_values_of_the_machine() -> None:
     rng = np.random.default_rng(1)
-    text = attention_gradient(2, 3, 128)
+    text = attention_gradient(2, 3, 64)
     sizes = [p.dims for p in parse_hlo(text).entry.parameters]
     compare(text, [rng.standard_normal(dims).astype(np.float32) for dims in sizes], CHIP)

@@ -130,7 +130,7 @@ def programs(draw: st.DrawFn, narrow_dims: tuple[int, ...]) -> str:
     return f"HloModule m\n{total}ENTRY e {{\n {body}\n}}\n"
 
 
-@examples(12, 400)
+@examples(6, 400)
 @given(st.data(), NARROW)
 def test_no_group_needs_itself(draw: st.DataObject, narrow: tuple[int, ...]) -> None:
     module = canonicalise(parse_hlo(draw.draw(programs(narrow))))

@@ -125,7 +125,7 @@ def test_what_is_elementwise_in_other_rows_is_not_stored(monkeypatch: pytest.Mon
     assert len(rows) == 2
 
 
-@pytest.mark.parametrize("donated", [False, True])
+@pytest.mark.parametrize("donated", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_step_is_the_same(donated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("systolith.compiler.groups.layer_loops.COPIED", 10.0)
     made = check(text(donated=donated), arguments(), CHIP, most=1e-4)
