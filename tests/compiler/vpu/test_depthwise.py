@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.groups.unit_assignment import UnitAssignment
@@ -15,6 +15,7 @@ from systolith.compiler.ops.group import Unit
 from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import compare, compiled
+from tests.examples import examples
 
 TINY = load_chip("tiny")
 
@@ -90,7 +91,7 @@ def test_kernels_of_depthwise_convolutions(t: str, epilogue: bool) -> None:
     compare(case.text, case.arguments(), TINY)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 25)
 @given(st.data())
 def test_every_window(data: st.DataObject) -> None:
     draw = data.draw
@@ -118,7 +119,7 @@ def in_two_dimensions(rows: int, columns: int, channels: int, kernel: int, strid
     )
 
 
-@settings(max_examples=15, deadline=None)
+@examples(7, 15)
 @given(st.integers(2, 23), st.integers(2, 9), st.sampled_from([3, 8, 16, 20]), st.integers(3, 5), st.integers(1, 2))
 def test_bands_of_rows(rows: int, columns: int, channels: int, kernel: int, stride: int) -> None:
     """Rows of results that do not divide into bands, too."""
@@ -135,7 +136,7 @@ def test_rows_share_the_loads_of_the_filter() -> None:
     assert units["vpu"]["busy"] < 16 * 20 * 16 * 128 // 1024
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 25)
 @given(st.integers(1, 20), st.integers(1, 40), st.integers(1, 5), st.integers(1, 2), st.sampled_from(["f32", "bf16"]))
 def test_one_channel(rows: int, columns: int, kernel: int, stride: int, t: str) -> None:
     """Lanes hold positions, where these are next to each other."""

@@ -27,7 +27,7 @@ def scaled(dims: tuple[int, ...], along: list[list[int]], dtype: str) -> str:
     return text + "}\n"
 
 
-@examples(20, 40)
+@examples(10, 40)
 @given(
     st.tuples(st.integers(1, 5), st.integers(1, 40), st.integers(1, 6), st.integers(1, 4)),
     st.lists(st.lists(st.integers(0, 3), unique=True).map(sorted), min_size=1, max_size=3),

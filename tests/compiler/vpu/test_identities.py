@@ -102,10 +102,17 @@ SIZES = st.sampled_from([70, 131, 33, 17, 9, 5])
 """None a whole number of vectors, of the cross-lane unit's rows or of chunks."""
 LAST = st.sampled_from([True, False])
 """Whether along the last dimension, so that the cross-lane unit takes part."""
-every_row = pytest.mark.parametrize(("op", "kind"), ROWS)
+EVEN_ROWS, ODD_ROWS = (
+    pytest.mark.parametrize(
+        ("op", "kind"),
+        [pytest.param(*row, marks=pytest.mark.slow if n % 2 != rest else ()) for n, row in enumerate(ROWS)],
+    )
+    for rest in (0, 1)
+)
+"""All rows; the even ones, or the odd ones, in the quick run."""
 
 
-@every_row
+@EVEN_ROWS
 @examples(2, 15)
 @given(SIZES, st.sampled_from([(3,), (1,), ()]), LAST, st.data())
 def test_reduce(op: str, kind: Kind, n: int, beside: tuple[int, ...], last: bool, data: st.DataObject) -> None:
@@ -120,7 +127,7 @@ def test_reduce(op: str, kind: Kind, n: int, beside: tuple[int, ...], last: bool
         assert_bits(got, want.astype(x.dtype))
 
 
-@every_row
+@ODD_ROWS
 @examples(1, 15)
 @given(st.data())
 def test_reduce_to_a_scalar_in_chunks(op: str, kind: Kind, data: st.DataObject) -> None:
@@ -134,7 +141,7 @@ def test_reduce_to_a_scalar_in_chunks(op: str, kind: Kind, data: st.DataObject) 
     assert_bits(got, np.asarray(want).astype(x.dtype))
 
 
-@every_row
+@ODD_ROWS
 @examples(2, 15)
 @given(SIZES, st.integers(2, 12), st.integers(1, 3), st.integers(0, 2), LAST, st.data())
 def test_reduce_window(
@@ -156,7 +163,7 @@ def test_reduce_window(
     assert_bits(on_chip(op, t, window, x, first, want.shape), want.astype(x.dtype))
 
 
-@every_row
+@EVEN_ROWS
 @examples(2, 15)
 @given(SIZES, LAST, st.data())
 def test_scan(op: str, kind: Kind, n: int, last: bool, data: st.DataObject) -> None:

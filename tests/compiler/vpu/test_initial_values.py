@@ -45,7 +45,7 @@ MOST = 40**3
     .filter(lambda dims: prod(dims) <= MOST),
     data=st.data(),
 )
-@examples(8, 80)
+@examples(4, 80)
 def test_initial_values_computed_from_elements(init: str, op: str, dims: tuple[int, ...], data: st.DataObject) -> None:
     reduced = tuple(sorted(data.draw(st.sets(st.integers(0, len(dims) - 1)))))
     kept = tuple(n for d, n in enumerate(dims) if d not in reduced)

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.compiler.machine import CHIPS, check, compiled
+from tests.examples import examples
 
 
 def module(lines: str) -> str:
@@ -66,7 +67,7 @@ def test_instructions_grow_with_tiles(case: Case, n: int) -> None:
         assert len(compiled(case(n, gap), "tpu_v3").program.code) < 250
 
 
-@settings(max_examples=12, deadline=None)
+@examples(6, 12)
 @given(st.sampled_from(CASES), st.integers(5_000, 30_000), st.data())
 def test_any_length_and_distance(case: Case, n: int, draw: st.DataObject) -> None:
     text = case(n, draw.draw(st.integers(1, n - 1)))
@@ -74,7 +75,7 @@ def test_any_length_and_distance(case: Case, n: int, draw: st.DataObject) -> Non
     check(text, [np.random.default_rng(n).standard_normal(dims).astype(np.float32)], "small")
 
 
-@settings(max_examples=10)
+@examples(5, 10)
 @given(st.lists(st.integers(1, 200), min_size=3, max_size=40), st.integers(0, 300))
 def test_operands_that_only_some_tiles_read(rows: list[int], low: int) -> None:
     """Pieces of a concatenation, padded: the first tiles read nothing of an operand that later ones read whole."""

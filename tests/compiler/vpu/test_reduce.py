@@ -310,7 +310,7 @@ def reducer(opcode: str, dtype: str) -> str:
     return scalar_computation(opcode, dtype, "f")
 
 
-@examples(12, 25)
+@examples(6, 25)
 @given(
     st.lists(st.integers(1, 14), min_size=2, max_size=4).map(tuple).filter(lambda dims: 100 < np.prod(dims) < 3000),
     st.sampled_from(("tiny", "small")),

@@ -126,7 +126,11 @@ def normalisation(dims: tuple[int, ...], reduced: tuple[int, ...]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("dims", "reduced"), [((32, 56, 56, 32, 2), (1, 2, 4)), ((8, 56, 56, 64), (0, 1, 2))], ids=["group", "batch"]
+    ("dims", "reduced"),
+    [
+        pytest.param((32, 56, 56, 32, 2), (1, 2, 4), id="group"),
+        pytest.param((8, 56, 56, 64), (0, 1, 2), id="batch", marks=pytest.mark.slow),
+    ],
 )
 def test_normalisation_moves_elements_once(dims: tuple[int, ...], reduced: tuple[int, ...]) -> None:
     text = normalisation(dims, reduced)

@@ -16,6 +16,7 @@ from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.index_cases import Draw, numbers
 from tests.compiler.machine import compiled, run
 from tests.compiler.window_cases import reduce_window_module, window_arguments
+from tests.examples import examples
 
 TYPES = ("f32", "bf16", "s32", "u32", "u8", "s8", "s16", "pred")
 
@@ -31,7 +32,7 @@ def on_chip(module: Module, seed: int, chip: str = "tiny") -> None:
         np.testing.assert_array_equal(a.astype(whole), b.astype(whole))
 
 
-@settings(max_examples=25)
+@examples(12, 25)
 @given(numbers(), st.integers(0, 1000))
 def test_any_window(draw: Draw, seed: int) -> None:
     on_chip(reduce_window_module(draw, TYPES), seed)

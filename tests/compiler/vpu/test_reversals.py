@@ -56,7 +56,7 @@ DIMS = st.one_of(
 
 
 @given(DIMS, st.sampled_from([F32, BF16, S8]), st.sampled_from(list(FORMS)), st.integers(0, 2**32 - 1))
-@examples(40, 300)
+@examples(20, 300)
 def test_any_reversal(dims: list[int], t: DType, form: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     args = [rng.integers(-60, 60, dims).astype(t.stored) for _ in range(2 if form == "with another" else 1)]
@@ -64,7 +64,7 @@ def test_any_reversal(dims: list[int], t: DType, form: str, seed: int) -> None:
 
 
 @given(DIMS, st.data(), st.sampled_from([F32, BF16, S8]), st.booleans(), st.integers(0, 2**32 - 1))
-@examples(40, 300)
+@examples(20, 300)
 def test_any_strided_slice(dims: list[int], data: st.DataObject, t: DType, back: bool, seed: int) -> None:
     steps = tuple(data.draw(st.lists(st.integers(1, 5), min_size=len(dims), max_size=len(dims))))
     x = np.random.default_rng(seed).integers(-60, 60, dims).astype(t.stored)
@@ -86,7 +86,7 @@ def interleaved(t: str, dims: tuple[int, ...], step: int, firsts: tuple[int, int
 
 
 @given(DIMS, st.integers(2, 5), st.data(), st.sampled_from([F32, BF16, S8]), st.booleans(), st.integers(0, 2**32 - 1))
-@examples(60, 400)
+@examples(30, 400)
 def test_elements_that_alternate(
     dims: list[int], step: int, data: st.DataObject, t: DType, flip: bool, seed: int
 ) -> None:

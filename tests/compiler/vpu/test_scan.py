@@ -7,13 +7,14 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import BF16, F32, S8, S32, DType
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import check, compiled, run, with_vmem
+from tests.examples import examples
 
 TINY, V3 = load_chip("tiny"), load_chip("tpu_v3")
 
@@ -53,7 +54,7 @@ ENTRY e {{
     st.sampled_from(["copy(s)", "subtract(x, s)", "negate(s)"]),
     st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=40, deadline=None)
+@examples(20, 40)
 def test_any_scan(dims: list[int], dim: int, dtype: DType, op: str, backwards: bool, after: str, seed: int) -> None:
     values = np.random.default_rng(seed).uniform(-1.5, 1.5, dims) * (1 if dtype.is_float else 40)
     code = text(dims, dim % len(dims), dtype.name, op, backwards, after)

@@ -17,6 +17,7 @@ from systolith.sim.simulate import simulate
 from tests.compiler.index_cases import Draw, numbers
 from tests.compiler.machine import compiled, run
 from tests.compiler.window_cases import select_and_scatter_module, select_and_scatter_text, window_arguments
+from tests.examples import examples
 
 TYPES = ("f32", "bf16", "s32", "u8", "s8", "pred", "u16")
 
@@ -32,13 +33,13 @@ def on_chip(module: Module, seed: int, chip: str = "tiny") -> None:
     np.testing.assert_array_equal(got[numbers].view(np.uint8), wanted[numbers].view(np.uint8))
 
 
-@settings(max_examples=12)
+@examples(6, 12)
 @given(numbers(), st.integers(0, 1000), st.sampled_from(["tiny", "small"]))
 def test_any_window(draw: Draw, seed: int, chip: str) -> None:
     on_chip(select_and_scatter_module(draw, TYPES), seed, chip)
 
 
-@settings(max_examples=8)
+@examples(4, 8)
 @given(numbers(), st.integers(0, 1000))
 def test_any_window_by_indices(draw: Draw, seed: int) -> None:
     module = select_and_scatter_module(draw, TYPES)

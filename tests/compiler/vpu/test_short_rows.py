@@ -17,7 +17,7 @@ from systolith.runtime.memories import bind
 from systolith.sim.simulate import simulate
 from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import check, compiled, with_vmem
-from tests.examples import examples
+from tests.examples import examples, one_in
 
 CHIPS = {name: load_chip(name) for name in ("tiny", "small", "tpu_v3")}
 V3 = CHIPS["tpu_v3"]
@@ -53,6 +53,8 @@ FORMS = {
     " ROOT r = ({out}, s32[{rest}]) reduce(x, i, low, none), dimensions={{{last}}}, to_apply=best",
     "first dims": " ROOT r = {t}[{n}] reduce(x, zero), dimensions={{{others}}}, to_apply=add",
 }
+FULL = [(128 * 40, 7), (3, 1000, 16), (89 * 23, 3), (4096, 32), (2053, 8)]
+"""Dimensions, of which a tile has full vectors."""
 
 
 def text(t: str, dims: tuple[int, ...], form: str) -> str:
@@ -91,14 +93,13 @@ def arguments(t: str, dims: tuple[int, ...], form: str, seed: int) -> list[np.nd
     st.sampled_from(["tiny", "small"]),
     st.integers(0, 99),
 )
-@examples(30, 500)
+@examples(15, 500)
 def test_any_rows(outer: list[int], n: int, k: int, t: str, form: str, chip: str, seed: int) -> None:
     dims = (*outer, n, k)
     check(text(t, dims, form), arguments(t, dims, form, seed), CHIPS[chip], most=0)
 
 
-@pytest.mark.parametrize("form", [*FORMS])
-@pytest.mark.parametrize("dims", [(128 * 40, 7), (3, 1000, 16), (89 * 23, 3), (4096, 32), (2053, 8)])
+@pytest.mark.parametrize(("form", "dims"), one_in(4, dict.fromkeys(FORMS, FULL)))
 def test_rows_of_full_vectors(dims: tuple[int, ...], form: str) -> None:
     check(text("f32", dims, form), arguments("f32", dims, form, 1), V3, most=0)
 
@@ -166,10 +167,10 @@ def test_distances_of_all_pairs(k: int, other: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "columns", "k", "other", "kib", "turns"),
     [
-        (256, 128, 16, "x", 16 << 10, 1),
         (136, 72, 64, "x", 16 << 10, 1),
-        (256, 128, 16, "y", 16 << 10, 1),
+        pytest.param(256, 128, 16, "y", 16 << 10, 1, marks=pytest.mark.slow),
         (136, 72, 64, "y", 128, 14),
+        pytest.param(256, 128, 16, "x", 16 << 10, 1, marks=pytest.mark.slow),
         *(
             pytest.param(512, 256, *p, marks=pytest.mark.slow)
             for p in ((64, "x", 16 << 10, 64), (64, "y", 16 << 10, 32))

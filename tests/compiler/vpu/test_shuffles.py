@@ -38,7 +38,7 @@ def movement(t: str, dims: tuple[int, ...], order: tuple[int, ...]) -> str:
     rows=st.integers(1, 3),
     joins=st.booleans(),
 )
-@examples(25, 200)
+@examples(12, 200)
 def test_transposes_of_short_rows(t: str, n: int, k: int, rows: int, joins: bool) -> None:
     dims = (rows, k, n) if joins else (rows, n, k)
     x = random_array(np.random.default_rng(n), dtype(t), dims)
@@ -47,7 +47,7 @@ def test_transposes_of_short_rows(t: str, n: int, k: int, rows: int, joins: bool
 
 
 @given(t=st.sampled_from(["c64", "s64", "u64"]), dims=st.lists(st.integers(1, 40), min_size=1, max_size=3))
-@examples(8, 100)
+@examples(4, 100)
 def test_elements_of_two_parts(t: str, dims: list[int]) -> None:
     shape = f"{t}{dims}"
     text = (

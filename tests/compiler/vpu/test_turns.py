@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -20,6 +20,7 @@ from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_prologue import same_bits
 from tests.compiler.loops.scans import hlo
 from tests.compiler.machine import check, compiled
+from tests.examples import examples
 
 V3 = load_chip("tpu_v3")
 
@@ -56,7 +57,7 @@ def transposes(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 @given(transposes(), st.sampled_from([F32, BF16, S8]), st.sampled_from(list(FORMS)), st.integers(0, 2**32 - 1))
-@settings(max_examples=40, deadline=None)
+@examples(20, 40)
 def test_any_transpose(case: tuple[tuple[int, ...], tuple[int, ...]], dtype: DType, form: str, seed: int) -> None:
     dims, order = case
     rng = np.random.default_rng(seed)
