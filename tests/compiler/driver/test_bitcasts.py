@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.errors import CompileError
@@ -17,6 +17,7 @@ from systolith.compiler.passes.simplify.layouts import NormaliseLayouts
 from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import DTYPES
 from tests.compiler.machine import Array, compiled, run
+from tests.examples import examples
 
 TINY = load_chip("tiny")
 WIDTHS = {
@@ -102,7 +103,7 @@ def chains(draw: st.DrawFn) -> tuple[str, Array]:
     return "HloModule m\nENTRY e {\n" + "\n".join(lines) + "\n}", x
 
 
-@settings(max_examples=15)
+@examples(7, 15)
 @given(chains())
 def test_fused_with_arithmetic_and_across_widths(case: tuple[str, Array]) -> None:
     assert_bits(*case)
@@ -158,7 +159,7 @@ def bitcasts(draw: st.DrawFn) -> tuple[str, Array, Array]:
     return text, x, wanted
 
 
-@settings(max_examples=20)
+@examples(10, 20)
 @given(bitcasts())
 def test_a_bitcast_keeps_the_bytes_of_any_layouts(case: tuple[str, Array, Array]) -> None:
     text, x, wanted = case

@@ -8,6 +8,7 @@ import pytest
 from systolith.isa.dtypes import Kind, dtype
 from systolith.runtime.arrays import random_array
 from tests.compiler.machine import Array, check
+from tests.examples import one_in
 
 FLOATS, INTEGERS = ("f32", "bf16", "f16"), ("s32", "u32", "s16", "s8", "u8")
 NUMBERS = FLOATS + INTEGERS
@@ -70,18 +71,17 @@ def module(t: str, body: str, head: str = "") -> str:
     return f"HloModule m\n{head}ENTRY e {{\n{parameters} {body}\n}}\n"
 
 
-@pytest.mark.parametrize(("op", "t"), [(op, t) for op, types in UNARY.items() for t in types])
+@pytest.mark.parametrize(("op", "t"), one_in(2, UNARY))
 def test_unary(op: str, t: str) -> None:
     check(module(t, f"ROOT r = {t}[5,19] {op}(x)"), inputs(t, op in POSITIVE), most=tolerance(t))
 
 
-@pytest.mark.parametrize(("op", "t"), [(op, t) for op, types in BINARY.items() for t in types])
+@pytest.mark.parametrize(("op", "t"), one_in(2, BINARY))
 def test_binary(op: str, t: str) -> None:
     check(module(t, f"ROOT r = {t}[5,19] {op}(x, y)"), inputs(t, op in POSITIVE), most=tolerance(t))
 
 
-@pytest.mark.parametrize("t", TYPES)
-@pytest.mark.parametrize("direction", ["EQ", "NE", "LT", "LE", "GT", "GE"])
+@pytest.mark.parametrize(("direction", "t"), one_in(3, dict.fromkeys(("EQ", "NE", "LT", "LE", "GT", "GE"), TYPES)))
 def test_compare(direction: str, t: str) -> None:
     check(module(t, f"ROOT r = pred[5,19] compare(x, y), direction={direction}"), inputs(t))
 
@@ -92,14 +92,12 @@ def test_clamp(t: str) -> None:
     check(module(t, body), inputs(t))
 
 
-@pytest.mark.parametrize("to", TYPES)
-@pytest.mark.parametrize("t", TYPES)
+@pytest.mark.parametrize(("t", "to"), one_in(3, dict.fromkeys(TYPES, TYPES)))
 def test_convert(t: str, to: str) -> None:
     check(module(t, f"ROOT r = {to}[5,19] convert(x)"), inputs(t), most=0.0)
 
 
-@pytest.mark.parametrize("t", TYPES)
-@pytest.mark.parametrize("op", SHAPED)
+@pytest.mark.parametrize(("op", "t"), one_in(3, dict.fromkeys(SHAPED, TYPES)))
 def test_shaped(op: str, t: str) -> None:
     combine = "or" if dtype(t).kind is Kind.PRED else "maximum"
     arguments = inputs(t)

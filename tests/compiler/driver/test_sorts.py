@@ -24,6 +24,8 @@ SORTS = {
     "four arrays": (PLAIN, ["s16", "f32", "f16", "u32"], (7, 3), 0),
     "64 bits": (PLAIN, ["s64", "s32"], (7,), 0),
 }
+LOOPED = {"floats as JAX sorts them": 128, "pairs": 64}
+"""How many elements at once, of those that are tried in loops, too."""
 
 
 def sorting(name: str) -> tuple[str, list[Array]]:
@@ -37,14 +39,15 @@ def sorting(name: str) -> tuple[str, list[Array]]:
 
 @pytest.mark.parametrize(
     ("name", "chip"),
-    [(name, "tiny") for name in SORTS] + [pytest.param(name, "small", marks=pytest.mark.slow) for name in SORTS],
+    [pytest.param(name, "tiny", marks=pytest.mark.slow if name in LOOPED else ()) for name in SORTS]
+    + [pytest.param(name, "small", marks=pytest.mark.slow) for name in SORTS],
 )
 def test_as_xla_sorts(name: str, chip: str) -> None:
     text, args = sorting(name)
     assert_same_bits(run_xla(text, *args), run(compiled(text, chip).program, load_chip(chip), args))
 
 
-@pytest.mark.parametrize(("name", "at_once"), [("floats as JAX sorts them", 128), ("pairs", 64)])
+@pytest.mark.parametrize(("name", "at_once"), LOOPED.items())
 def test_in_loops(name: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sort_blocks, "AT_ONCE", at_once)
     text, args = sorting(name)
@@ -68,7 +71,7 @@ def test_topk_of_short_lines(t: str, k: int, largest: bool) -> None:
     assert_same_bits(evaluate(parse_hlo(text), x), run(result.program, load_chip("tiny"), [x]))
 
 
-@pytest.mark.parametrize("t", ["f32", "s16"])
+@pytest.mark.parametrize("t", ["f32", pytest.param("s16", marks=pytest.mark.slow)])
 def test_topk_of_long_lines(t: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The best groups are gathered."""
     monkeypatch.setattr(topk, "LONG", 16)
