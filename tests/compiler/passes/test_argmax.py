@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -14,6 +14,7 @@ from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import load_chip
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import Array, compiled, run
+from tests.examples import examples
 
 FLOATS = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16}
 
@@ -52,7 +53,7 @@ ENTRY e {{
 """
 
 
-@settings(max_examples=10, deadline=None)
+@examples(5, 10)
 @given(
     st.sampled_from([*FLOATS, "s32", "u8"]),
     st.sampled_from(["GT", "LT"]),

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
 
@@ -18,6 +18,7 @@ from systolith.isa.chip import load_chip
 from systolith.sim.simulate import simulate
 from tests.compiler.machine import Array, compiled, run
 from tests.compiler.passes.differential import opcodes, transformed
+from tests.examples import examples
 
 
 def lowered(function: Any, *arrays: Array) -> str:
@@ -30,7 +31,7 @@ def whole(seed: int, *dims: int) -> Array:
     return np.random.default_rng(seed).integers(-3, 4, dims).astype(np.float32)
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 25)
 @given(
     st.integers(1, 3),
     st.sampled_from([8, 9, 16]),

@@ -55,7 +55,17 @@ def module(name: str, t: str = "f64") -> str:
     return f"HloModule m\nENTRY e {{\n{given} ROOT r = {t}[{o}] convolution(x, k), {attributes}\n}}\n"
 
 
-@pytest.mark.parametrize(("name", "t"), [*((name, "f64") for name in CASES), ("one dimension", "c128")])
+LONG = ("many places", "many dilated places")
+"""As the ones of two dimensions, which have many places, too."""
+
+
+@pytest.mark.parametrize(
+    ("name", "t"),
+    [
+        *(pytest.param(name, "f64", marks=pytest.mark.slow if name in LONG else ()) for name in CASES),
+        ("one dimension", "c128"),
+    ],
+)
 def test_against_xla(name: str, t: str) -> None:
     text, given = module(name, t), arguments(t, *CASES[name][:2])
     made = canonicalise(parse_hlo(text))

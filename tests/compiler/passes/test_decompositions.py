@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from systolith import api as sl
@@ -86,7 +86,7 @@ def sizes(x: Array) -> Array:
     return np.asarray(np.isfinite(x).all(axis=(-1, -2)))
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4, 8)
 @given(DIMS, KINDS, st.booleans(), st.sampled_from(["reduced", "complete", "r"]), BLOCKS, st.booleans())
 def test_qr(dims: tuple[int, ...], kind: str, imaginary: bool, mode: str, block: int, tpu: bool) -> None:
     """Signs are LAPACK's."""
@@ -104,7 +104,7 @@ def test_qr(dims: tuple[int, ...], kind: str, imaginary: bool, mode: str, block:
     assert (np.tril(r[fine], -1) == 0).all()
 
 
-@examples(4, 8)
+@examples(2, 8)
 @given(DIMS, KINDS, st.booleans(), st.booleans(), st.booleans())
 @example((2, 2, 3, 3), "graded", True, False, False)
 def test_eigenvalues(dims: tuple[int, ...], kind: str, imaginary: bool, lower: bool, tpu: bool) -> None:
@@ -132,7 +132,7 @@ def test_eigenvalues(dims: tuple[int, ...], kind: str, imaginary: bool, lower: b
     assert (np.diff(w, axis=-1) >= 0).all()
 
 
-@settings(max_examples=8, deadline=None)
+@examples(4, 8)
 @given(DIMS, KINDS, st.booleans(), st.sampled_from([True, False, None]), BLOCKS)
 def test_singular_values(dims: tuple[int, ...], kind: str, imaginary: bool, full: bool | None, block: int) -> None:
     a = matrix(dims, kind, imaginary)
@@ -155,7 +155,7 @@ def test_singular_values(dims: tuple[int, ...], kind: str, imaginary: bool, full
         assert near(made, a[fine])
 
 
-@pytest.mark.parametrize("imaginary", [False, True])
+@pytest.mark.parametrize("imaginary", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_what_a_tpu_calls(imaginary: bool) -> None:
     """Factors with pivots and the order of rows."""
     for dims in ((2, 5, 3), (4, 6), (3, 3), (3, 0)):
@@ -201,7 +201,7 @@ def test_products_with_reflectors(batch: tuple[int, ...], n: int, more: int, ima
             assert near(got, wanted)
 
 
-@settings(max_examples=6, deadline=None)
+@examples(3, 6)
 @given(st.sampled_from([(), (2,)]), st.integers(1, 7), st.integers(1, 3), st.booleans())
 def test_tridiagonal_systems(batch: tuple[int, ...], n: int, m: int, imaginary: bool) -> None:
     """Rows are exchanged where the element below is larger."""
@@ -217,7 +217,7 @@ def test_tridiagonal_systems(batch: tuple[int, ...], n: int, m: int, imaginary: 
     assert np.abs(whole @ x - b).max() <= 2e-6 * max(size, float(np.abs(b).max()))
 
 
-@examples(5, 12)
+@examples(3, 12)
 @given(
     st.sampled_from([(), (2,), (0,)]), st.integers(1, 6), st.integers(1, 3), st.booleans(),
     st.sampled_from(["any", "singular", "zero", "tiny"]),
@@ -248,7 +248,7 @@ def test_tridiagonal_systems_that_are_perturbed(
             assert error(x, want) <= 1e-4
 
 
-@examples(4, 12)
+@examples(2, 12)
 @given(
     st.sampled_from([(), (2,), (0,)]),
     st.integers(1, 6),
@@ -269,7 +269,7 @@ def test_tridiagonal_forms(batch: tuple[int, ...], n: int, lower: bool, imaginar
             assert error(result, np.asarray(wanted)) <= 1e-5
 
 
-@pytest.mark.parametrize("imaginary", [False, True])
+@pytest.mark.parametrize("imaginary", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_double_precision(imaginary: bool) -> None:
     """Sweeps go on until what is left is the rounding of the type."""
     for dims in ((2, 5, 3), (4, 4)):

@@ -61,7 +61,7 @@ ENTRY e {{
 
 
 @given(st.lists(DIM, min_size=1, max_size=2), st.integers(2, 5), st.sampled_from(LABELS))
-@examples(60, 600)
+@examples(30, 600)
 def test_values(dims: list[tuple[int, ...]], channels: int, labels: str) -> None:
     text = convolution(dims, channels, labels)
     assume(text)

@@ -57,7 +57,7 @@ def values(text: str) -> list[np.ndarray]:
 
 
 @given(st.lists(DIM, min_size=1, max_size=3), st.sampled_from([1, 3, 130]), st.sampled_from(["", "feature", "batch"]))
-@examples(60, 600)
+@examples(30, 600)
 def test_values(dims: list[tuple[int, int, int, int, int, bool]], batch: int, groups: str) -> None:
     text = convolution(dims, batch, groups)
     assume(text)

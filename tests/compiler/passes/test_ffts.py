@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo.text.parser import parse_hlo
@@ -19,6 +19,7 @@ from systolith.isa.dtypes import DTYPES, F32
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
 from tests.compiler.passes.differential import transformed
+from tests.examples import examples
 
 Array = npt.NDArray[Any]
 
@@ -56,7 +57,7 @@ def assert_close(got: Array, kind: str, x: Array, lengths: tuple[int, ...]) -> N
     assert np.abs(got - wanted).max() <= 25 * np.finfo(x.dtype).eps * np.abs(wanted).max()
 
 
-@settings(max_examples=40)
+@examples(20, 40)
 @given(
     st.sampled_from(sorted(TYPES)),
     st.lists(st.integers(1, 3), max_size=2).map(tuple),
@@ -74,7 +75,7 @@ def test_any_dimensions(kind: str, batch: tuple[int, ...], lengths: tuple[int, .
 
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(
-    "n", [DIRECT[F32] + 3, 262, *(pytest.param(n, marks=pytest.mark.slow) for n in (DIRECT[F32], 256, 2310))]
+    "n", [DIRECT[F32] + 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (262, DIRECT[F32], 256, 2310))]
 )
 def test_long_ones(kind: str, n: int) -> None:
     """A product, a prime, halves, twice a prime, several factors."""

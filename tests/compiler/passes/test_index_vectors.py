@@ -37,7 +37,7 @@ def test_any_gather(draw: Draw, seed: int) -> None:
     expanded(gather_module(draw, ("f32", "u8", "pred"), INDICES), seed)
 
 
-@examples(20, 60)
+@examples(10, 60)
 @given(numbers(), st.integers(0, 1000), st.sampled_from([1, 1, 3]))
 def test_any_scatter(draw: Draw, seed: int, arrays: int) -> None:
     expanded(scatter_module(draw, ("f32", "s32"), INDICES, arrays=arrays), seed)

@@ -34,7 +34,7 @@ def potrf_text(batch: tuple[int, ...], n: int, uplo: str) -> str:
     )
 
 
-@examples(10, 30)
+@examples(5, 30)
 @given(st.sampled_from([(), (3,), (2, 2)]), st.integers(0, 7), st.sampled_from("LU"), st.integers(0, 7), st.booleans())
 def test_factors_and_the_minor_that_fails(batch: tuple[int, ...], n: int, uplo: str, at: int, zero: bool) -> None:
     """One matrix of the batch is not positive definite, from a minor on; the other triangle stays."""
@@ -53,7 +53,7 @@ def lowered(function: Any, arguments: list[Array]) -> str:
     return str(jax.jit(function).lower(*arguments).compiler_ir("hlo").as_hlo_text())
 
 
-@pytest.mark.parametrize("trans", [0, 1])
+@pytest.mark.parametrize("trans", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_what_jax_lowers_for_a_cpu_on_the_chip(trans: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A factor and systems that JAX's own LAPACK solves too."""
     options: Options = (True, True, False, "NO_TRANSPOSE")
@@ -91,7 +91,7 @@ def getrf_text(batch: tuple[int, ...], rows: int, columns: int) -> str:
     )
 
 
-@examples(12, 40)
+@examples(6, 40)
 @given(
     st.sampled_from([(), (3,), (2, 2)]),
     st.integers(1, 9),

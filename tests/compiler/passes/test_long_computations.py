@@ -63,7 +63,7 @@ def windows(draw: st.DrawFn) -> tuple[tuple[int, ...], str]:
     return tuple(dims), " ".join(f"{n}={'x'.join(str(f[k]) for f in fields)}" for k, n in enumerate(names))
 
 
-@examples(30, 400)
+@examples(15, 400)
 @given(windows())
 def test_any_window_has_the_same_value(drawn: tuple[tuple[int, ...], str]) -> None:
     dims, window = drawn

@@ -27,7 +27,10 @@ CASES = [(name, False) for name in NAMES]
 CASES += [(name, True) for name in NAMES if name != "sort_topk_argmax"]  # XLA's CPU compiler leaves a custom call there
 
 
-@pytest.mark.parametrize(("name", "optimized"), CASES)
+@pytest.mark.parametrize(
+    ("name", "optimized"),
+    [pytest.param(*c, marks=pytest.mark.slow if c == ("rng_threefry", False) else ()) for c in CASES],
+)
 def test_same_values(name: str, optimized: bool, corpus: Callable[[str], Case]) -> None:
     case = corpus(name)
     text = case.optimized_text if optimized else case.text

@@ -39,7 +39,7 @@ def scalars(t: str, *values: float) -> list[Array]:
     return [np.asarray(v).astype(dtype(t).stored) for v in values]
 
 
-@examples(10, 30)
+@examples(5, 30)
 @given(
     st.sampled_from(
         [

@@ -50,7 +50,7 @@ def test_any_larger_window(draw: Draw, seed: int, most: int) -> None:
     expanded(select_and_scatter_module(draw, TYPES, 9), seed, most)
 
 
-@examples(4, 12)
+@examples(2, 12)
 @given(numbers(), st.integers(0, 1000), st.sampled_from([0, 64]))
 def test_as_xla_computes_it(draw: Draw, seed: int, most: int) -> None:
     """The module and what the pass makes of it, by XLA."""

@@ -78,7 +78,7 @@ def same_values(text: str, block: int, t: str, arguments: list[Array]) -> None:
     assert error(got, want) <= BOUND[t]
 
 
-@examples(12, 40)
+@examples(6, 40)
 @given(st.sampled_from([*TYPES]), BATCHES, st.integers(0, 9), st.booleans(), st.sampled_from([1, 2, 4, 128]))
 def test_factors(t: str, batch: tuple[int, ...], n: int, lower: bool, block: int) -> None:
     same_values(cholesky_text(t, (*batch, n, n), lower), block, t, [positive(t, batch, n, lower, n)])
@@ -143,7 +143,7 @@ def test_solutions_of_the_chip(t: str, batch: tuple[int, ...], n: int, m: int, o
     check(solve_text(t, a.shape, b.shape, options), [a, b], most=BOUND[t])
 
 
-@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("lower", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_blocks_of_the_chip(lower: bool) -> None:
     """Products with the blocks before, and with inverses."""
     n, options = 13, (True, lower, False, "NO_TRANSPOSE")
