@@ -38,7 +38,9 @@ def test_one_operation(name: str) -> None:
     assert_as_xla(MODULES[name])
 
 
-@pytest.mark.parametrize("name", sorted(INDEX))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "resnet50_infer_224" else ()) for n in sorted(INDEX)]
+)
 def test_corpus(name: str, corpus: Callable[[str], Case]) -> None:
     case = corpus(name)
     assert_as_xla(case.text)

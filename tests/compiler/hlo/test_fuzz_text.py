@@ -44,7 +44,7 @@ def survives(text: str) -> bool:
     return bool(found)
 
 
-@examples(100, 300)
+@examples(50, 300)
 @given(st.text(max_size=200), st.sampled_from(CASES), st.integers(0, 400))
 def test_texts_in_texts(noise: str, text: str, at: int) -> None:
     survives(noise)

@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.compiler.hlo import evaluate, parse_hlo
 from systolith.isa.chip import load_chip
 from tests.compiler.machine import Array, compiled, run
+from tests.examples import examples
 
 pytest.importorskip("jax")
 
@@ -55,7 +56,7 @@ def programs(draw: st.DrawFn) -> tuple[list[int], list[Step], list[int], list[in
     return first, steps, draw(st.permutations(range(len(first)))), draw(st.permutations(range(len(dims))))
 
 
-@settings(max_examples=12)
+@examples(6, 12)
 @given(programs())
 def test_layouts_and_bitcasts_as_in_xla(program: tuple[list[int], list[Step], list[int], list[int]]) -> None:
     dims, steps, before, after = program

@@ -95,14 +95,14 @@ def test_every_way_of_printing_comes_back(turn: int, name: str) -> None:
 
 
 def test_short_parsable_text_comes_back() -> None:
-    for module in _modules():
+    for module in _modules() if THOROUGH else _modules()[1::3]:
         text = module.to_string(with_flags(hlo().HloPrintOptions.short_parsable(), {}))
         assert print_hlo(parse_hlo(text)).strip() == text.strip()
 
 
 def test_computations_written_in_place_are_read_as_xla_reads_them() -> None:
     """The canonical form writes callees in place; both parsers give them names."""
-    for module in _modules():
+    for module in _modules() if THOROUGH else _modules()[2::3]:
         text = module.to_string(with_flags(hlo().HloPrintOptions.canonical(), {}))
         again = xla_parse(text)
         if again is not None:

@@ -26,7 +26,9 @@ def test_corpus_prints_back_to_the_letter(file: str) -> None:
     assert print_hlo(module) == text
 
 
-@pytest.mark.parametrize("file", FILES[::5])
+@pytest.mark.parametrize(
+    "file", [pytest.param(f, marks=pytest.mark.slow if "resnet50" in f else ()) for f in FILES[::5]]
+)
 def test_styles(file: str) -> None:
     module = parse_hlo((HERE / file).read_text(), file)
     for style in (Style(percent=True, signatures=True), Style(percent=False, signatures=False)):

@@ -176,7 +176,7 @@ def test_values_are_those_of_the_text() -> None:
 _TYPES = "pred s8 s16 s32 s64 u8 u16 u32 u64 f16 bf16 f32 f64 f8e4m3fn f8e5m2 s4 u4 s2 u2 c64 c128".split()
 
 
-@examples(50, 150)
+@examples(25, 150)
 @given(st.data())
 def test_constants_of_any_shape_layout_and_type(case: st.DataObject) -> None:
     name = case.draw(st.sampled_from(_TYPES))

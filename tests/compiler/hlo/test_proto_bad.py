@@ -157,7 +157,7 @@ def damaged(data: bytes, damage: list[tuple[int, str, bytes]]) -> bytes:
     return data
 
 
-@examples(400, 20_000)
+@examples(200, 20_000)
 @given(st.sampled_from(range(5)), _damage)
 def test_damaged_bytes(source: int, damage: list[tuple[int, str, bytes]]) -> None:
     check_refused_or_read(damaged(_sources()[source], damage))

@@ -42,7 +42,7 @@ def check(operation: Operation) -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @given(data=st.data())
-@examples(8, 20)
+@examples(4, 20)
 def test_shapes_are_those_of_xla(name: str, data: st.DataObject) -> None:
     check(data.draw(OPERATIONS[name]()))
 

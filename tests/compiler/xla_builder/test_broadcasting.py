@@ -33,7 +33,7 @@ def _agree(lhs: np.ndarray, rhs: np.ndarray, built: sl.XlaComputation, expected:
     np.testing.assert_array_equal(found, theirs, strict=True)
 
 
-@examples(12, 60)
+@examples(6, 60)
 @given(SIZES, st.data())
 def test_sizes_of_one_stretch(sizes: tuple[int, ...], data: st.DataObject) -> None:
     sides = st.lists(st.booleans(), min_size=len(sizes), max_size=len(sizes))
@@ -44,7 +44,7 @@ def test_sizes_of_one_stretch(sizes: tuple[int, ...], data: st.DataObject) -> No
     _agree(left, right, _sub(left, right), left - right)
 
 
-@examples(10, 60)
+@examples(5, 60)
 @given(SIZES, st.data())
 def test_dimensions_of_the_smaller_are_mapped(sizes: tuple[int, ...], data: st.DataObject) -> None:
     places = tuple(sorted(data.draw(st.sets(st.integers(0, len(sizes) - 1)) if sizes else st.just(set()))))

@@ -14,7 +14,7 @@ from tests.compiler.xla_builder.cases import combine
 from tests.examples import examples
 
 lax: Any = importlib.import_module("jax.lax")
-quiet = settings(examples(8, 20), suppress_health_check=[HealthCheck.too_slow])
+quiet = settings(examples(5, 20), suppress_health_check=[HealthCheck.too_slow])
 
 
 def _whole(rng: np.random.Generator, dims: tuple[int, ...]) -> Array:
