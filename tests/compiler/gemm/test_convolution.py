@@ -74,7 +74,7 @@ feature_group_count={groups}, batch_group_count={batch_groups}
 
 
 @given(convolutions(), st.integers(0, 2**32 - 1), st.sampled_from(["tiny", "small"]))
-@examples(8, 40)
+@examples(4, 40)
 def test_any_window(case: Case, seed: int, chip: str) -> None:
     rng = np.random.default_rng(seed)
     args = [rng.standard_normal(case.lhs).astype(np.float32), rng.standard_normal(case.rhs).astype(np.float32)]

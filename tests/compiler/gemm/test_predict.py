@@ -34,7 +34,7 @@ ENTRY e {{
 """
 
 
-LONG = (0, 9)  # of thousands of tiles
+LONG = (0, 9, 10)  # of thousands of tiles
 NEAR = [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in range(40 if THOROUGH else 12)]
 
 

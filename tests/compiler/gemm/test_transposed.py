@@ -63,7 +63,7 @@ size = st.sampled_from([1, 2, 5, 9, 17])
     st.sampled_from(["copy", "negate"]),
     st.integers(0, 2**32 - 1),
 )
-@examples(15, 30)
+@examples(7, 30)
 def test_any_order_in_memory(sizes: Sizes, order: Orders, dtype: DType, epilogue: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     b, m, k, n = sizes

@@ -36,7 +36,7 @@ def check(c: Contraction, lhs: np.ndarray, rhs: np.ndarray, want: np.ndarray) ->
 
 
 @given(convolutions(), st.integers(0, 99))
-@examples(10, 60)
+@examples(5, 60)
 def test_convolution(case: Case, seed: int) -> None:
     rng = np.random.default_rng(seed)
     lhs, rhs = (rng.integers(-4, 5, dims).astype(np.float32) for dims in (case.lhs, case.rhs))
@@ -57,7 +57,7 @@ rhs_contracting_dims={0,2}
 
 
 @given(st.permutations(range(2)), st.integers(0, 99))
-@examples(5, 20)
+@examples(3, 20)
 def test_dot_in_any_order_and_with_its_operands_swapped(order: list[int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     module = parse_hlo(DOT)

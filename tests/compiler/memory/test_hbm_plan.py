@@ -133,7 +133,7 @@ def test_spilled_values_of_a_chain_take_the_memory_of_two() -> None:
     assert memory.temporaries == 2 * 100 * 52 * 4
 
 
-@pytest.mark.parametrize("seed", [0, 10, 13, 18, 28, 36, 41])
+@pytest.mark.parametrize("seed", [0, 10, 13, 18, *(pytest.param(s, marks=pytest.mark.slow) for s in (28, 36, 41))])
 def test_random_modules_that_spill(seed: int) -> None:
     text, args = random_donation(seed)
     chip = with_vmem(TINY, 6 << 10)

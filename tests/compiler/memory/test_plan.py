@@ -67,7 +67,7 @@ def test_live_buffers_do_not_overlap(case: tuple[Block, list[Buf]], whole: int, 
 LENGTHS = (0, 1, 100, 300, 700, 1500)
 
 
-@examples(20, 300)
+@examples(10, 300)
 @given(
     st.lists(st.tuples(st.integers(0, 29), st.sampled_from(LENGTHS), st.integers(1, 600)), min_size=10, max_size=40),
     st.integers(0, 30),

@@ -331,7 +331,7 @@ def test_a_refusal_says_what_takes_most(step: tuple[str, list[Array]], plain: Co
     assert "\n" not in str(caught.value)
 
 
-QUICK, OTHER = (1, 2), (0, 3, 5, 6, 7, 8, 10, 11, 13, 15, 17, 18)
+QUICK, OTHER = (2,), (0, 1, 3, 5, 6, 7, 8, 10, 11, 13, 15, 17, 18)
 
 
 @pytest.mark.parametrize("seed", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in OTHER)])
@@ -342,7 +342,7 @@ def test_random_training_steps_run_in_less_memory(seed: int) -> None:
     assert compare(text, args, chip).memory.hbm <= chip.hbm.bytes
 
 
-@pytest.mark.parametrize("seed", [8, 14, *(pytest.param(s, marks=pytest.mark.slow) for s in (9, 12, 22))])
+@pytest.mark.parametrize("seed", [14, *(pytest.param(s, marks=pytest.mark.slow) for s in (8, 9, 12, 22))])
 def test_what_is_refused_in_little_memory_is_too_large(seed: int) -> None:
     """Whatever is accepted, with hardly any room for temporaries, fits and is right."""
     accepted = 0

@@ -102,7 +102,7 @@ def bounded_rows(draw: st.DrawFn) -> tuple[IndexMap, Point]:
 
 
 @given(bounded_rows(), st.data())
-@examples(150, 500)
+@examples(75, 500)
 def test_loops_of_a_stream_merge_under_bounds(case: tuple[IndexMap, Point], data: st.DataObject) -> None:
     index, dims = case
     cut = data.draw(st.integers(0, len(dims)))

@@ -68,7 +68,7 @@ BEYOND = [
 
 @given(work, st.sampled_from([3, 7, 50, 4096]))
 @example(BEYOND, 50)
-@examples(65, 200)
+@examples(32, 200)
 def test_the_last_conflict_of_each_lane(code: list[tuple[int, list[Access]]], window: int) -> None:
     with patch.object(module, "WINDOW", window):
         got = conflicts((a for _, a in code), [lane for lane, _ in code], LANES, LineMap(SIZES, FINE, least=0))

@@ -106,7 +106,7 @@ def conflict(a: Plan, b: Plan) -> bool:
 
 
 @given(plans, st.sets(st.integers(0, 60), max_size=4))
-@examples(50, 150)
+@examples(25, 150)
 def test_conflicts_are_ordered(work: list[Plan], places: set[int]) -> None:
     ordered = _order(work, frozenset(places))
     known = happens_before(ordered)
