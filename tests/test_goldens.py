@@ -14,7 +14,8 @@ from tests.runtime.test_corpus_runs import HEAVY, cases
 
 LONG = (
     "mlp_infer tiny default", "mlp_infer tiny highest", "mlp_infer_bf16 tiny default", "mlp_infer_bf16 tiny highest",
-    "lenet_infer tiny highest", "gpt2_decode_kvcache tiny highest",
+    "mlp_infer small highest", "lenet_infer tiny default", "lenet_infer tiny highest",
+    "gpt2_decode_kvcache tiny highest",
 )  # fmt: skip
 
 

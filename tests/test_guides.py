@@ -19,6 +19,7 @@ from tests.shell import run_here, words_of
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
 SLOW = "<!-- slow -->\n"
+BUILDS = "tests/hw/"
 BLOCK = re.compile(rf"^({SLOW})?```(\w+)\n(.*?)^```$", re.M | re.S)
 FILE = re.compile(r"`([\w./]+)`:\s*$")
 FOLDERS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["dev-mode-dirs"]
@@ -43,6 +44,8 @@ def follow(page: str, folder: Path, capsys: pytest.CaptureFixture[str], slow: bo
     """Go through the blocks of a page: `bash` are commands, `text` their output, `diff` changes of the file named
     before it, in a copy of the sources, and others that file.
 
+    What takes long is marked, or has Verilator build the RTL of these sources.
+
     Args:
         page: its text.
         folder: where to do it, the working folder.
@@ -57,7 +60,7 @@ def follow(page: str, folder: Path, capsys: pytest.CaptureFixture[str], slow: bo
     printed = ""
     for block in BLOCK.finditer(page):
         long, language, text = block.groups()
-        if long and not slow:
+        if (long or BUILDS in text) and not slow:
             continue
         if language == "bash" and "```diff" not in page and (here := words_of(text)):
             printed = run_here(here, capsys)
@@ -88,7 +91,11 @@ def test_the_guide_works_as_it_is_written(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guide", [g for g in GUIDES if SLOW in g.read_text()], ids=lambda guide: guide.stem)
+@pytest.mark.parametrize(
+    "guide",
+    [g for g in GUIDES if any(words in g.read_text() for words in (SLOW, BUILDS))],
+    ids=lambda guide: guide.stem,
+)
 def test_what_takes_long_in_the_guide_works_as_it_is_written(
     guide: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,8 +8,8 @@ from tests.examples import THOROUGH
 from tests.fuzz.fuzzer import Failure, attempt
 from tests.fuzz.table import FUZZERS, REGRESSIONS
 
-COUNT = 120 if THOROUGH else 80
-LONG = 30 if THOROUGH else 12  # of those whose cases may take a minute
+COUNT = 120 if THOROUGH else 60
+LONG = 30 if THOROUGH else 8  # of those whose cases may take a minute
 PARTS = 2  # so that two processes share them
 
 

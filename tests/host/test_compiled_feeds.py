@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
@@ -21,6 +21,7 @@ from systolith.isa.chip import Chip, load_chip
 from systolith.isa.dtypes import ELEMENT_TYPES, dtype
 from systolith.runtime.arrays import Array, random_array
 from tests.corpus.load import Case
+from tests.examples import examples
 from tests.host.modules import ECHO, check, ran
 
 TINY = load_chip("tiny")
@@ -327,7 +328,7 @@ class Writer:
         return "HloModule random\n" + "".join(self.computations) + entry
 
 
-@settings(max_examples=12, deadline=None)
+@examples(6, 12)
 @given(st.data())
 def test_order_is_kept_in_random_loops_and_branches(client: sl.Client, data: st.DataObject) -> None:
     text = Writer(lambda n: data.draw(st.integers(0, n - 1)), data.draw(st.booleans())).module()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
@@ -27,6 +27,7 @@ from systolith.isa.program import Role
 from systolith.isa.verify import verify_program
 from systolith.runtime.arrays import random_array
 from systolith.sim.host_timeline import LAUNCH, host_slices
+from tests.examples import examples
 
 TINY = load_chip("tiny")
 SPLIT = """HloModule split
@@ -158,7 +159,7 @@ def test_every_element_type(client: sl.Client, name: str) -> None:
     assert given[0].tobytes() == np.ascontiguousarray(x.T).tobytes()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(12, 25)
 @given(st.lists(st.lists(st.integers(0, 4), max_size=3), max_size=3), st.lists(st.integers(0, 40), max_size=2))
 def test_any_shapes(operands: list[list[int]], result: list[int]) -> None:
     """Operands that are many, none, or have no elements."""

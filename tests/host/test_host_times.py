@@ -21,6 +21,7 @@ from systolith.reports.run_data import load_run
 from systolith.runtime.commands.exits import BAD_INPUT, GOOD
 from systolith.sim.host_times import HostTimes, HostTimesError
 from systolith.sim.simulate import RunResult, simulate
+from tests.examples import examples
 from tests.host.modules import ECHO
 from tests.host.test_feed_files import X, Y, feed
 from tests.host.test_feeds import ITEM, LOOP, START, TURNS, item
@@ -115,7 +116,7 @@ def test_each_transfer_begins_as_soon_as_the_host_is_ready(out: bool, count: int
     assert all(sum(causes.values()) == result.cycles for causes in result.units.values())
 
 
-@settings(max_examples=60, deadline=None)
+@examples(30, 60)
 @given(
     st.integers(1, 12),
     st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 2 * TINY.host.room)), max_size=8),

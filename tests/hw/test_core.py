@@ -81,7 +81,7 @@ def test_programs_written_by_hand(core: Lockstep, name: str) -> None:
 @pytest.mark.parametrize("name", ["transpose", "product", "indices"])
 def test_rolled_tile_loops(core: Lockstep, name: str) -> None:
     """Addresses and coordinates from registers that loops move, tokens over the way back, nests."""
-    sizes = {"transpose": (100, 100, 0), "product": (64, 100, 200), "indices": (200, 128, 0)}
+    sizes = {"transpose": (100, 100, 0), "product": (32, 50, 100), "indices": (200, 128, 0)}
     with rolled_everywhere():
         program = compiled(module(BODIES[name], *sizes[name])).program
     assert any(i.op == "loop" for i in program.code)

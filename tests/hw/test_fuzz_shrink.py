@@ -112,7 +112,15 @@ def unchanged(seed: int) -> bytes:
     return after(programs()[seed])
 
 
-@pytest.mark.parametrize("op", ["add.f32", "xor", "div.s32", "exp.f32", "round.bf16", "select"])
+@pytest.mark.parametrize(
+    "op",
+    [
+        "add.f32",
+        "div.s32",
+        "select",
+        *(pytest.param(o, marks=pytest.mark.slow) for o in ("xor", "exp.f32", "round.bf16")),
+    ],
+)
 def test_what_kernels_compute_reaches_memory(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = RULES[op]
     seeds = [seed for seed, c in enumerate(programs()) if op in ops_of(c)][:16]

@@ -326,7 +326,7 @@ def test_a_result_without_a_difference_is_ok() -> None:
     assert Result("p", load_chip("tiny"), 10, 3, 2, 5, 0.5, None).cycles_per_second == 20.0
 
 
-@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("equal", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_scatters_at_indices_that_are_said_to_be_unique(core: CoreModel, tiny: Chip, equal: bool) -> None:
     text = update(1300, 50, 700, ADD, unique=True)
     x, i, u = row_arguments(text)

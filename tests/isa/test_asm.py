@@ -25,7 +25,7 @@ def manual_example() -> str:
     return doc[doc.index("    .program") : doc.index("An instruction is")]
 
 
-@examples(25, 150)
+@examples(12, 150)
 @given(programs(TINY.name, TINY.digest()))
 def test_disassembly_assembles_to_the_same_program(program: Program) -> None:
     text = disassemble(program)

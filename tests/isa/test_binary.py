@@ -18,7 +18,7 @@ from tests.isa.strategies import programs
 SMALL = Program("p", "tiny", "0", [Instruction("halt")])
 
 
-@examples(30, 100)
+@examples(15, 100)
 @given(programs())
 def test_programs_round_trip(program: Program) -> None:
     data = to_bytes(program)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith.isa.decode import _one_by_one, decode_code, decode_instruction, decode_kernel, decode_pattern
@@ -15,11 +15,12 @@ from systolith.isa.kernel import Kernel
 from systolith.isa.layout import Bits, check_layout
 from systolith.isa.opcodes import OPCODES, size_words
 from systolith.isa.pattern import Pattern
+from tests.examples import examples
 from tests.isa.strategies import codes, instructions, kernels, patterns
 
 
 @pytest.mark.parametrize("op", OPCODES)
-@settings(max_examples=15)
+@examples(7, 15)
 @given(data=st.data())
 def test_every_instruction_round_trips(op: str, data: st.DataObject) -> None:
     instr = data.draw(instructions((op,)))

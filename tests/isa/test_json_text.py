@@ -38,7 +38,7 @@ def same(value: Any, read: Any) -> bool:
     return bool(value == read)
 
 
-@examples(35, 300)
+@examples(17, 300)
 @given(VALUES)
 def test_any_value_is_written_as_json(value: Any) -> None:
     assert same(value, strict(json_text(value)))

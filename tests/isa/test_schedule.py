@@ -111,7 +111,7 @@ def sections(draw: st.DrawFn) -> tuple[list[MicroOp], list[MicroOp], list[MicroO
 
 
 @pytest.mark.parametrize("chip", ["tiny", "small", "tpu_v3"])
-@examples(40, 120)
+@examples(20, 120)
 @given(sections(), st.integers(1, 7))
 def test_the_pipeline_computes_what_the_text_says(
     chip: str, given: tuple[list[MicroOp], list[MicroOp], list[MicroOp]], n: int

@@ -185,7 +185,7 @@ def test_tokens_do_not_overflow() -> None:
         verify_program(assemble(text, TINY), TINY)
 
 
-@examples(150, 400)
+@examples(75, 400)
 @given(st.data())
 def test_any_change_of_a_field_is_good_or_refused_in_words(data: st.DataObject) -> None:
     program = assemble(legal(), TINY)

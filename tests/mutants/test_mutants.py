@@ -153,7 +153,10 @@ def test_mutants_are_killed_or_survive(tmp_path: Path) -> None:
     assert load(tmp_path / "results.json") == outcomes
 
 
-@pytest.mark.parametrize(("asleep", "what"), [("least(1, 1) is None", "timeout"), ("True", "unfinished")])
+@pytest.mark.parametrize(
+    ("asleep", "what"),
+    [("least(1, 1) is None", "timeout"), pytest.param("True", "unfinished", marks=pytest.mark.slow)],
+)
 def test_a_hang_counts_where_the_mutant_makes_it(
     asleep: str, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -214,5 +214,5 @@ ALGORITHMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
 }
 
-SHORT = ("quantised product", "gradient of a fixed point", "edit distance")
+SHORT = ("quantised product", "edit distance")
 """Those that take less than a second."""

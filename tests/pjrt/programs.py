@@ -37,13 +37,9 @@ FAST: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "add": (lambda a: a + 1, (X,)),
     "scalar": (lambda a, b: a * b, (np.float32(3), np.float32(4))),
     "pytree": (mlp, (PARAMS, X)),
-    "grad": (jax.grad(lambda p, x: mlp(p, x)[:, 0].sum()), (PARAMS, X)),
     "vmap": (jax.vmap(lambda a: a[None, :] @ Y), (X,)),
     "scan": (lambda a: lax.scan(lambda c, r: (c + r, c * r), jnp.zeros(4), a), (X,)),
-    "cond": (lambda a: lax.cond(a.sum() > 3, lambda v: v + 1, lambda v: v - 1, a), (X,)),
     "while": (lambda a: lax.while_loop(lambda v: v.sum() < 99, lambda v: v * 2, a), (abs(X),)),
-    "threefry": (lambda k: jax.random.bits(k, (5,)), (KEY,)),
-    "sort": (lambda a: (jnp.sort(a, axis=0), jnp.argsort(a)), (X,)),
     "gather and scatter": (lambda a: a.at[jnp.array([2, 0])].add(a[:, jnp.array([1, 1, 3])][:2, :1]), (X,)),
     "bf16": (lambda a: a.astype(jnp.bfloat16) * 2, (X,)),
     "complex": (lambda a: a * (1 + 2j), (X,)),
@@ -53,6 +49,10 @@ FAST: dict[str, tuple[Program, tuple[Any, ...]]] = {
 }
 
 SLOW: dict[str, tuple[Program, tuple[Any, ...]]] = {
+    "cond": (lambda a: lax.cond(a.sum() > 3, lambda v: v + 1, lambda v: v - 1, a), (X,)),
+    "grad": (jax.grad(lambda p, x: mlp(p, x)[:, 0].sum()), (PARAMS, X)),
+    "sort": (lambda a: (jnp.sort(a, axis=0), jnp.argsort(a)), (X,)),
+    "threefry": (lambda k: jax.random.bits(k, (5,)), (KEY,)),
     "fori": (lambda a: lax.fori_loop(0, 5, lambda i, v: v + i, a), (X,)),
     "switch": (lambda i: lax.switch(i, [lambda: 1.0, lambda: 2.0, lambda: 3.0]), (np.int32(1),)),
     "normal": (lambda k: jax.random.normal(k, (4, 5)), (KEY,)),

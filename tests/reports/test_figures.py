@@ -98,7 +98,7 @@ def covering(figure: Any) -> list[tuple[str, str]]:
     ("at", "flops"),
     [
         pytest.param(2.5, 2e12, marks=pytest.mark.slow),
-        (2.0, 1.6e12),
+        pytest.param(2.0, 1.6e12, marks=pytest.mark.slow),
         (60.0, 6.6e13),
         pytest.param(600.0, 7e13, marks=pytest.mark.slow),
         (200.0, 2.2e12),

@@ -26,10 +26,19 @@ OPERATIONS = (
 )  # fmt: skip
 # Ten times the instructions that `tpu_v3` needs.
 LONG_ON_TINY = ("mlp_train_sgd", "gpt2_tiny_infer", "sort_topk_argmax")
-# Its sorts, and what takes the first of them, are tested on small arrays by tests/compiler/driver/test_sorts.py.
-LONG = ("sort_topk_argmax",)
+# What they have is tested on small arrays: by tests/compiler/driver/test_sorts.py and test_every_operation.py, and by
+# tests/runtime/test_jit.py.
+LONG = ("sort_topk_argmax", "elementwise_zoo", "rng_threefry")
 LARGE = ("resnet18_infer_224", "resnet50_infer_224", "gpt2_block", "gpt2_block_bf16", "bert_base_layer")
 HEAVY = (
+    ("mlp_infer", "tpu_v3", "default"),
+    ("mlp_infer_bf16", "small", "highest"),
+    ("lenet_infer", "small", "highest"),
+    ("lenet_infer", "tpu_v3", "default"),
+    ("gpt2_decode_kvcache", "small", "default"),
+    ("gpt2_decode_kvcache", "tpu_v3", "highest"),
+    ("lstm_scan", "small", "default"),
+    ("lstm_scan", "tpu_v3", "highest"),
     ("mlp_infer", "tiny", "default"),
     ("mlp_infer", "tiny", "highest"),
     ("mlp_infer", "small", "highest"),
@@ -50,6 +59,7 @@ HEAVY = (
     ("lenet_train_maxpool_selscatter", "tiny", "highest"),
     ("lenet_train_maxpool_selscatter", "small", "default"),
     ("lenet_train_maxpool_selscatter", "small", "highest"),
+    ("lenet_train_maxpool_selscatter", "tpu_v3", "default"),
     ("lenet_train_maxpool_selscatter", "tpu_v3", "highest"),
 )
 JUST_FITS = ("gpt2_block_bf16", "tiny", "default")

@@ -51,8 +51,11 @@ RANDOM: dict[str, Callable[[jax.Array, int], jax.Array]] = {
     ("name", "n", "wide"),
     [
         ("bits", 100_000, False),
-        *((name, 20_000, False) for name in ("normal", "randint", "split")),
-        *(pytest.param(name, 20_000, False, marks=pytest.mark.slow) for name in ("bits", "uniform", "bernoulli")),
+        *((name, 20_000, False) for name in ("normal", "randint")),
+        *(
+            pytest.param(name, 20_000, False, marks=pytest.mark.slow)
+            for name in ("bits", "uniform", "bernoulli", "split")
+        ),
         ("normal", 10_000, True),
     ],
 )

@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
+from tests.examples import examples
 
 TINY = sl.Client("tiny")
 
@@ -83,7 +84,7 @@ trees = st.recursive(
 )
 
 
-@settings(max_examples=12)
+@examples(6, 12)
 @given(trees)
 def test_any_pytree_in_and_out(tree: Any) -> None:
     def function(t: Any) -> Any:

@@ -4,11 +4,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
 from systolith.compiler.hlo.errors import HloError
+from tests.examples import examples
 from tests.seeds.run import check, constant, results
 
 MATRIX = [[1, 2, 3], [4, 5, 6]]
@@ -130,7 +131,7 @@ def test_matrix_and_cuboid_compose() -> None:
 
 
 @given(st.data())
-@settings(max_examples=25)
+@examples(12, 25)
 def test_broadcast_is_in_dim_then_degenerate(data: st.DataObject) -> None:
     """Any lower-rank array onto a higher-rank one: unmapped dimensions get size one, then those of size one expand."""
     sizes = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))

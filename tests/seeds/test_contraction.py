@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
 from systolith.compiler.hlo.errors import HloError
+from tests.examples import examples
 from tests.seeds.run import Array, check, constant, results
 
 
@@ -76,7 +77,7 @@ def test_dot_general_as_batch_matmul(batch: tuple[int, ...]) -> None:
 
 
 @given(st.data())
-@settings(max_examples=20)
+@examples(10, 20)
 def test_dot_general_has_batch_then_lhs_then_rhs_dimensions(data: st.DataObject) -> None:
     """Batch and contracting dimensions at any place; batch, then the free dimensions of lhs, then of rhs."""
     sizes = {name: data.draw(st.integers(1, 3)) for name in "abcdefgh"}
@@ -121,7 +122,7 @@ def _placements(size: int, window: int, stride: int) -> int:
     strides=st.tuples(st.integers(1, 3), st.integers(1, 3)),
     padding=st.tuples(*[st.tuples(st.integers(-1, 2), st.integers(-1, 3))] * 2),
 )
-@settings(max_examples=15)
+@examples(7, 15)
 def test_convolution_with_padding_and_strides(strides: Any, padding: Any) -> None:
     x, kernel = _numbers(2, 3, 5, 6), _numbers(4, 3, 2, 3)
     b = sl.XlaBuilder("conv")

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
 from systolith.compiler.hlo.errors import HloError
+from tests.examples import examples
 from tests.seeds.run import check, constant, results
 
 V1, V2 = [1, 2, 3, 4], [100, 200, 300, 400]
@@ -149,7 +150,7 @@ def test_logical_and_or() -> None:
 
 
 @given(st.integers(-100, 100), st.integers(-20, 20).filter(bool))
-@settings(max_examples=20)
+@examples(10, 20)
 def test_rem_has_the_dividends_sign_and_is_less_than_the_divisor(x: int, y: int) -> None:
     b = sl.XlaBuilder("rem")
     pairs = [(b.ConstantR0(x, t), b.ConstantR0(y, t)) for t in ("s32", "f32")]
@@ -208,7 +209,7 @@ def test_clamp_of_a_value_in_range() -> None:
 
 
 @given(st.lists(st.tuples(*[st.integers(-9, 9)] * 3), min_size=1, max_size=6))
-@settings(max_examples=15)
+@examples(7, 15)
 def test_clamp_is_min_of_max(rows: list[tuple[int, int, int]]) -> None:
     low, x, high = (np.array(column, np.int32) for column in zip(*rows, strict=True))
     b = sl.XlaBuilder("clamp")

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
+from tests.examples import examples
 from tests.seeds.run import Array, check, constant, results, scalar_computation
 
 OPERAND = np.arange(16 * 11).reshape(16, 11)
@@ -132,7 +133,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @given(cases())
-@settings(max_examples=30)
+@examples(15, 30)
 def test_gather_by_definition(case: Case) -> None:
     expected = np.empty(case.result)
     for out, start, offset in case.places():
@@ -149,7 +150,7 @@ def test_gather_by_definition(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=30)
+@examples(15, 30)
 def test_scatter_by_definition(case: Case) -> None:
     updates = 100 + np.arange(np.prod(case.result, dtype=int)).reshape(case.result)
     expected = case.operand.astype(np.float64)

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
 from systolith.compiler.hlo.errors import HloError
+from tests.examples import examples
 from tests.seeds.run import Array, check, constant, results
 
 # The array of 24 elements that collapse and reshape start from: 10 * (i + 1) + 5 * j + k.
@@ -22,7 +23,7 @@ B = [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0], [9.0, 10.0, 11.0]]
 
 
 @given(st.lists(st.integers(1, 3), max_size=2), st.lists(st.integers(1, 3), max_size=2))
-@settings(max_examples=15)
+@examples(7, 15)
 def test_broadcast_indexes_copies(sizes: list[int], dims: list[int]) -> None:
     b = sl.XlaBuilder("broadcast")
     operand = np.arange(np.prod(dims, dtype=int), dtype=np.float32).reshape(dims)
@@ -207,7 +208,7 @@ def test_dynamic_update_slice_of_a_matrix(together: bool) -> None:
 
 
 @given(st.lists(st.integers(-3, 6), min_size=2, max_size=2))
-@settings(max_examples=15)
+@examples(7, 15)
 def test_dynamic_slice_clamps_its_start(starts: list[int]) -> None:
     b = sl.XlaBuilder("dynamic_slice")
     i, j = (min(max(s, 0), n - 2) for s, n in zip(starts, (4, 3), strict=True))
@@ -216,7 +217,7 @@ def test_dynamic_slice_clamps_its_start(starts: list[int]) -> None:
 
 
 @given(st.lists(st.integers(-3, 6), min_size=2, max_size=2))
-@settings(max_examples=15)
+@examples(7, 15)
 def test_dynamic_update_slice_clamps_its_start(starts: list[int]) -> None:
     b = sl.XlaBuilder("dynamic_update_slice")
     i, j = (min(max(s, 0), n - 2) for s, n in zip(starts, (4, 3), strict=True))
@@ -239,7 +240,7 @@ def _padded(operand: Array, value: float, config: list[tuple[int, int, int]]) ->
 
 
 @given(st.lists(st.tuples(st.integers(-1, 2), st.integers(-1, 2), st.integers(0, 2)), min_size=2, max_size=2))
-@settings(max_examples=25)
+@examples(12, 25)
 def test_pad_edges_and_interior(config: list[tuple[int, int, int]]) -> None:
     b = sl.XlaBuilder("pad")
     found = b.Pad(constant(b, B), b.ConstantR0(-1.0), config)

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
+from tests.examples import examples
 from tests.seeds.run import Array, check, constant, results, scalar_computation
 
 MATRIX = [[1, 2, 3], [4, 5, 6]]
@@ -45,7 +46,7 @@ def test_reduce_of_four_in_any_order(order: Callable[..., float], name: str) -> 
 
 
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.data())
-@settings(max_examples=15)
+@examples(7, 15)
 def test_reduce_by_pseudo_code(sizes: list[int], data: st.DataObject) -> None:
     dimensions = data.draw(st.permutations(range(len(sizes))).flatmap(lambda p: st.sampled_from([p[:1], p[:2], p])))
     operand = np.arange(np.prod(sizes)).reshape(sizes)
@@ -90,7 +91,7 @@ def _max_and_argmax() -> sl.XlaComputation:
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=9))
-@settings(max_examples=10)
+@examples(5, 10)
 def test_variadic_reduce_is_the_recursion(values: list[int]) -> None:
     best, at = -math.inf, -1
     for index, value in enumerate(values):
@@ -229,7 +230,7 @@ def test_select_and_scatter_where_windows_do_not_overlap() -> None:
     st.tuples(st.integers(1, 3), st.integers(1, 3)),
     st.integers(0, 1000),
 )
-@settings(max_examples=15)
+@examples(7, 15)
 def test_select_and_scatter_by_definition(size: Any, strides: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
     operand = rng.integers(-5, 5, (4, 5))

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from systolith import api as sl
+from tests.examples import examples
 from tests.seeds.run import check, constant, results, scalar_computation
 
 
@@ -24,7 +25,7 @@ def test_sort_without_more_is_ascending() -> None:
 
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=8), st.sampled_from(["Lt", "Gt", "Le"]))
-@settings(max_examples=15)
+@examples(7, 15)
 def test_sorted_values_are_in_the_comparators_order(values: list[int], name: str) -> None:
     b = sl.XlaBuilder("sort")
     (found,) = results(b, b.Sort([constant(b, values)], scalar_computation(name)))
@@ -74,7 +75,7 @@ def test_top_1_of_two_rows() -> None:
 
 
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=8), st.booleans(), st.data())
-@settings(max_examples=15)
+@examples(7, 15)
 def test_top_k_of_a_vector(values: list[int], largest: bool, data: st.DataObject) -> None:
     """The j-th greatest or smallest; of equal elements the one of the lower index first."""
     k = data.draw(st.integers(1, len(values)))

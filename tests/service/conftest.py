@@ -12,7 +12,7 @@ from systolith.runtime.service.stub import RemoteClient
 from tests.service.served import serving
 
 Server = tuple[subprocess.Popen[str], str]
-SHORT = ("--timeout", 5, "--clients", 4, "--max-transfer", 2, "--max-program", 1, "--client-memory", 512)
+SHORT = ("--timeout", 3, "--clients", 4, "--max-transfer", 2, "--max-program", 1, "--client-memory", 512)
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from systolith import api as sl
 from systolith.runtime.service.stub import RemoteClient
+from tests.examples import examples
 from tests.service.served import doubled
 
 X = np.arange(8, dtype=np.float32)
@@ -152,7 +153,7 @@ def test_deleted_data_is_gone(client: RemoteClient) -> None:
         deleted(client)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(12, 25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(TYPES), st.lists(st.integers(0, 5), max_size=4), st.randoms(use_true_random=False))
 def test_values_come_back_bit_by_bit(client: RemoteClient, element: str, dims: list[int], random: Random) -> None:
     numbers = np.array([random.randrange(-8 * (element[0] != "u"), 8) for _ in range(int(np.prod(dims)))])

@@ -219,12 +219,12 @@ def test_sessions_leave_nothing_in_the_server(server: Server, client: RemoteClie
 
 
 def test_a_run_that_takes_too_long_ends_its_session_only(client: RemoteClient, address: str) -> None:
-    """Five seconds here."""
+    """Three seconds here."""
     waited = sl.connect(address)
     result = waited.execute(hungry())
-    with pytest.raises(ServiceError, match=r"the session has ended: .* took more than 5 s, the limit of the service"):
+    with pytest.raises(ServiceError, match=r"the session has ended: .* took more than 3 s, the limit of the service"):
         waited.transfer(result)
-    with pytest.raises(ServiceError, match=r"the session has ended: .* took more than 5 s"):
+    with pytest.raises(ServiceError, match=r"the session has ended: .* took more than 3 s"):
         waited.transfer_to_server(X)
     assert client.transfer(client.transfer_to_server(X)) == X
     waited.close()
@@ -236,7 +236,7 @@ def test_a_run_that_nobody_waits_for_takes_no_longer(client: RemoteClient, addre
     with sl.connect(address) as forgotten:
         spin(forgotten)
         assert within(DEADLINE, lambda: sessions(client) == 1), client.metrics()
-        with pytest.raises(ServiceError, match="the session has ended: a run took more than 5 s"):
+        with pytest.raises(ServiceError, match="the session has ended: a run took more than 3 s"):
             forgotten.transfer_to_server(X)
 
 

@@ -16,6 +16,7 @@ import pytest
 from systolith import api as sl
 from systolith.runtime.service.messages import HEALTH, MESSAGES, METHODS, SERVING, SESSION_KEY, message_class, path_of
 from systolith.runtime.service.stub import RemoteClient
+from tests.examples import THOROUGH
 from tests.service.conftest import Server
 from tests.service.served import Raw, doubled, session_of
 
@@ -143,7 +144,7 @@ def attack(server: Server, client: RemoteClient, seed: int, count: int) -> None:
 
 
 def test_random_requests_leave_the_server_serving(server: Server, client: RemoteClient) -> None:
-    attack(server, client, 0, 400)
+    attack(server, client, 0, 400 if THOROUGH else 200)
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ from systolith.sim.call_queue import _SLOTS, Queue
 from systolith.sim.calls import Direct, calls, threads
 from systolith.sim.memory import Machine, SimulationError
 from systolith.sim.simulate import simulate
+from tests.examples import examples
 from tests.sim_values.build import TINY, Builder
 
 
@@ -94,7 +95,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@settings(max_examples=25)
+@examples(12, 25)
 @given(seed=st.integers(0, 2**20))
 def test_any_program_leaves_the_same(cache: Path, seed: int) -> None:
     """One thread and numpy, two threads, and two threads with every kernel as machine code."""

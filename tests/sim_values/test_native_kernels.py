@@ -52,7 +52,7 @@ def copies(
     return b
 
 
-@examples(20, 60)
+@examples(10, 60)
 @given(st.integers(0, 2**32))
 def test_plain_kernels(seed: int) -> None:
     assert agree(plain_kernel(seed), seed)

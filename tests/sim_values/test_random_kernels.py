@@ -21,7 +21,7 @@ def dependent(a: Touch, b: Touch) -> bool:
     return apart and "st" in (a.op.op, b.op.op) and a.op is not b.op and not a.touched.isdisjoint(b.touched)
 
 
-@examples(130, 400)
+@examples(65, 400)
 @given(st.integers(0, 2**32))
 @example(11348)  # a store of a later outer iteration where an earlier one stores in a later inner one
 @example(1422096)  # a store outside memory

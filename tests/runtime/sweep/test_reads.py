@@ -145,7 +145,7 @@ def test_fields_that_were_not_read_change_nothing(name: str) -> None:
         assert to_bytes(work.moved(program, other)) == to_bytes(expected), field
 
 
-@examples(6, 200)
+@examples(3, 200)
 @given(st.sampled_from(sorted(TEXTS)), st.lists(changes(), min_size=3, max_size=3))
 def test_programs_of_a_sweep_are_fresh_ones_bit_for_bit(name: str, settings_of: list[dict[str, object]]) -> None:
     """Each with some fields twice, so that programs are taken again where they may be."""
