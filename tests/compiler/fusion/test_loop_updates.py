@@ -124,9 +124,9 @@ def moved(module: Module, chip: Chip = CHIP) -> bool:
 @pytest.mark.parametrize(
     ("step", "donated"),
     [
-        *((step, True) for step in (adam, kept, exchanged, turned)),
+        *((step, True) for step in (adam, kept, exchanged)),
         *((step, False) for step in (decayed, exchanged)),
-        *(pytest.param(step, True, marks=pytest.mark.slow) for step in (sgd, momentum, decayed, clipped)),
+        *(pytest.param(step, True, marks=pytest.mark.slow) for step in (sgd, momentum, decayed, clipped, turned)),
         *(pytest.param(step, False, marks=pytest.mark.slow) for step in (sgd, momentum, adam, clipped, kept, turned)),
     ],
 )

@@ -115,8 +115,8 @@ def test_masks_along_both_dimensions() -> None:
 @pytest.mark.parametrize(
     ("width", "dtype"),
     [
-        *((2, "f32"), (4, "bf16"), (64, "f32"), (96, "bf16")),
-        *(pytest.param(width, "f32", marks=pytest.mark.slow) for width in (4, 8, 33, 96)),
+        *((4, "bf16"), (64, "f32"), (96, "bf16")),
+        *(pytest.param(width, "f32", marks=pytest.mark.slow) for width in (2, 4, 8, 33, 96)),
         *(pytest.param(width, "bf16", marks=pytest.mark.slow) for width in (2, 8, 33, 64)),
     ],
 )

@@ -67,7 +67,9 @@ def arguments(shapes: list[tuple[int, ...]], dtype: Any = np.float32) -> list[Ar
     return [(rng.standard_normal(s) / max(s[-1], 1) ** 0.5).astype(dtype) for s in shapes]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow if n == "recurrent, rows" else ()) for n in CASES]
+)
 def test_cycles_and_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     f, shapes, most = CASES[name]
     args = arguments(shapes)

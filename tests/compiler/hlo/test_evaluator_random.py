@@ -15,7 +15,10 @@ pytest.importorskip("jax")
 STATES = [("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3), ("rng_default", 2), ("rng_default", 3)]
 
 
-@pytest.mark.parametrize(("algorithm", "words"), STATES)
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [pytest.param(*s, marks=pytest.mark.slow if s == ("rng_default", 3) else ()) for s in STATES],
+)
 def test_bits_of_every_width(algorithm: str, words: int) -> None:
     """Also across a carry out of the counter's low word, for odd numbers of elements, and for scalars."""
     for dims in ("3,5", "4,3", "7", "") if THOROUGH else ("3,5", "4,3", ""):

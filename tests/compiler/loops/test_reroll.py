@@ -88,7 +88,7 @@ LARGER = {"convolution": (64, 0, 0), "softmax": (512, 256, 0)}
 
 
 @pytest.mark.usefixtures("everywhere")
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "softmax" else ()) for n in BODIES])
 def test_loops_give_the_same_bits(name: str) -> None:
     made = same_as_written_out(module(BODIES[name], *(SIZES | LARGER)[name]), CHIPS[16] if name in SIZES else TINY)
     assert made

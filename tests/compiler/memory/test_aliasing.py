@@ -236,7 +236,7 @@ def test_a_value_that_a_loop_keeps_is_still_the_parameter() -> None:
     check(KEPT, [draw(8, 48), np.array(2, np.int32)])
 
 
-@pytest.mark.parametrize("kib", [6, 12, 256])
+@pytest.mark.parametrize("kib", [6, pytest.param(12, marks=pytest.mark.slow), 256])
 @pytest.mark.parametrize("seed", seeds(5, 25))
 def test_random_donations(seed: int, kib: int) -> None:
     compare(*random_donation(seed), with_vmem(TINY, kib << 10))

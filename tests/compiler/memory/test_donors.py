@@ -200,7 +200,7 @@ def test_a_donor_that_a_loop_reads_is_needed_until_the_loop_ends() -> None:
     check(READ_IN_A_LOOP, [draw(32, 52), draw(32, 52) + 1], chip)
 
 
-@pytest.mark.parametrize("kib", [6, 12, 256])
+@pytest.mark.parametrize("kib", [6, pytest.param(12, marks=pytest.mark.slow), 256])
 @pytest.mark.parametrize("seed", seeds(5, 25))
 def test_random_donors(seed: int, kib: int) -> None:
     compare(*random_donation(seed, donors=True), with_vmem(TINY, kib << 10))

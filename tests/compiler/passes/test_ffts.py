@@ -73,7 +73,7 @@ def test_any_dimensions(kind: str, batch: tuple[int, ...], lengths: tuple[int, .
     assert_close(evaluate(made, x)[0], kind, x, lengths)
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow if k == "FFT" else ()) for k in TYPES])
 @pytest.mark.parametrize(
     "n", [DIRECT[F32] + 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (262, DIRECT[F32], 256, 2310))]
 )
