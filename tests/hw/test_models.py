@@ -119,7 +119,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "projection" else ()) for n in LAYERS])
 def test_layers(tiny: Lockstep, name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.hlo"
     path.write_text(LAYERS[name])

@@ -105,7 +105,7 @@ CONVOLUTION = """ x{n} = {a}[1,5,5,4] iota(), iota_dimension=1
 ELEMENTS = ("s8", "u4", "s16", "u32", "bf16", "f32")
 
 
-@pytest.mark.parametrize("opcode", ["dot", "convolution", "depthwise"])
+@pytest.mark.parametrize("opcode", ["dot", pytest.param("convolution", marks=pytest.mark.slow), "depthwise"])
 def test_each_product_that_is_refused_is_listed(opcode: str) -> None:
     """Of any element types: those that are refused alone are all refused together, and no others."""
     alone: list[str] = []
