@@ -12,11 +12,11 @@ from systolith import api as sl
 from systolith.isa.binary import load, save
 from systolith.reports.run_data import load_run
 from tests.compiler.machine import TINY, with_vmem
-from tests.compiler.memory.test_hbm_plan import LENGTH, SPILLED
+from tests.compiler.memory.test_hbm_plan import LENGTH
+from tests.compiler.memory.test_hbm_plan import SPILLED as CHAIN
 from tests.runtime.command import systolith
 
 TINY_TEXT = (files("systolith.isa") / "chips" / "tiny.toml").read_text()
-CHAIN = SPILLED.replace("100,52", "36,20").replace("52,52", "20,20")
 PIECE = 36 * 20 * 4
 WEIGHTS = 20 * 20 * 4
 SMALL = with_vmem(TINY, 2048)

@@ -112,9 +112,9 @@ def test_temporaries_in_memory_of_parameters_and_results_are_alone_in_it(block: 
 
 LENGTH = 4
 SPILLED = (
-    "HloModule t\nENTRY e {\n  v0 = f32[100,52] parameter(0)\n  w = f32[52,52] parameter(1)\n"
+    "HloModule t\nENTRY e {\n  v0 = f32[36,20] parameter(0)\n  w = f32[20,20] parameter(1)\n"
     + "".join(
-        f"  {'ROOT ' * (n == LENGTH)}v{n} = f32[100,52] dot(v{n - 1}, w),"
+        f"  {'ROOT ' * (n == LENGTH)}v{n} = f32[36,20] dot(v{n - 1}, w),"
         " lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
         for n in range(1, LENGTH + 1)
     )
@@ -122,15 +122,15 @@ SPILLED = (
 )
 
 
-SMALL = with_vmem(TINY, 16 << 10)
+SMALL = with_vmem(TINY, 2 << 10)
 
 
 def test_spilled_values_of_a_chain_take_the_memory_of_two() -> None:
     rng = np.random.default_rng(0)
-    args: list[Array] = [rng.standard_normal(s).astype(np.float32) / 10 for s in ((100, 52), (52, 52))]
+    args: list[Array] = [rng.standard_normal(s).astype(np.float32) / 10 for s in ((36, 20), (20, 20))]
     memory = check(SPILLED, args, SMALL, "default", 3e-2).memory
-    assert memory.temporaries_unshared == (LENGTH - 1) * 100 * 52 * 4
-    assert memory.temporaries == 2 * 100 * 52 * 4
+    assert memory.temporaries_unshared == (LENGTH - 1) * 36 * 20 * 4
+    assert memory.temporaries == 2 * 36 * 20 * 4
 
 
 @pytest.mark.parametrize("seed", [0, 10, 13, 18, *(pytest.param(s, marks=pytest.mark.slow) for s in (28, 36, 41))])
