@@ -37,6 +37,7 @@ FAST: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "add": (lambda a: a + 1, (X,)),
     "scalar": (lambda a, b: a * b, (np.float32(3), np.float32(4))),
     "pytree": (mlp, (PARAMS, X)),
+    "grad": (jax.grad(lambda p, x: mlp(p, x)[:, 0].sum()), (PARAMS, X)),
     "vmap": (jax.vmap(lambda a: a[None, :] @ Y), (X,)),
     "scan": (lambda a: lax.scan(lambda c, r: (c + r, c * r), jnp.zeros(4), a), (X,)),
     "while": (lambda a: lax.while_loop(lambda v: v.sum() < 99, lambda v: v * 2, a), (abs(X),)),
@@ -50,7 +51,6 @@ FAST: dict[str, tuple[Program, tuple[Any, ...]]] = {
 
 SLOW: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "cond": (lambda a: lax.cond(a.sum() > 3, lambda v: v + 1, lambda v: v - 1, a), (X,)),
-    "grad": (jax.grad(lambda p, x: mlp(p, x)[:, 0].sum()), (PARAMS, X)),
     "sort": (lambda a: (jnp.sort(a, axis=0), jnp.argsort(a)), (X,)),
     "threefry": (lambda k: jax.random.bits(k, (5,)), (KEY,)),
     "fori": (lambda a: lax.fori_loop(0, 5, lambda i, v: v + i, a), (X,)),

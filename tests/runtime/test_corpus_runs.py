@@ -59,7 +59,6 @@ HEAVY = (
     ("lenet_train_maxpool_selscatter", "tiny", "highest"),
     ("lenet_train_maxpool_selscatter", "small", "default"),
     ("lenet_train_maxpool_selscatter", "small", "highest"),
-    ("lenet_train_maxpool_selscatter", "tpu_v3", "default"),
     ("lenet_train_maxpool_selscatter", "tpu_v3", "highest"),
 )
 JUST_FITS = ("gpt2_block_bf16", "tiny", "default")

@@ -82,7 +82,6 @@ def test_values_make_room_for_blocks(kib: int, clearly: float, monkeypatch: pyte
     assert cycles < without
 
 
-@pytest.mark.slow
 def test_a_plan_has_the_share(tmp_path: Path) -> None:
     made, plan = usual(7), tmp_path / "plan.json"
     plan.write_text(json.dumps([d.to_json() for d in made.explain]))
