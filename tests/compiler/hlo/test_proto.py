@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -183,7 +184,8 @@ def test_constants_of_any_shape_layout_and_type(case: st.DataObject) -> None:
     dims = case.draw(st.lists(st.integers(0, 3), max_size=4))
     order = case.draw(st.permutations(range(len(dims))))
     low, high = {"s2": (-2, 1), "u2": (0, 3), "pred": (0, 1)}.get(name, (-8 * (name[0] not in "u"), 7))
-    values = iter(case.draw(st.lists(st.integers(low, high), min_size=81, max_size=81)))
+    count = prod(dims) * (2 if name[0] == "c" else 1)
+    values = iter(case.draw(st.lists(st.integers(low, high), min_size=count, max_size=count)))
 
     def literal(depth: int) -> str:
         if depth < len(dims):
