@@ -1,7 +1,7 @@
 """On how many examples a property is tried, and on which cases: some in `make test`, all in `make test-all`."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -18,6 +18,14 @@ def examples(some: int, every: int) -> settings:
 def seeds(some: int, every: int) -> range:
     """Numbers of the random cases of a test."""
     return range(every if THOROUGH else some)
+
+
+def with_slow(cases: Iterable[object], slow: Container[object]) -> list[ParameterSet]:
+    """Each case, a tuple if it is of several arguments; those of `slow` are for `make test-all`."""
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow if case in slow else ())
+        for case in cases
+    ]
 
 
 def one_in(number: int, cases: Mapping[str, Sequence[object]]) -> list[ParameterSet]:

@@ -15,6 +15,7 @@ from tests.compiler.fusion.test_batch_loops import mlp
 from tests.compiler.fusion.test_multi_output import adam, moments, softmax
 from tests.compiler.fusion.test_product_results import momentum
 from tests.corpus.load import load
+from tests.examples import with_slow
 from tests.goldens import CORPUS, check, known
 from tests.hw.bound import bound
 
@@ -119,7 +120,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "projection" else ()) for n in LAYERS])
+@pytest.mark.parametrize("name", with_slow(LAYERS, {"projection"}))
 def test_layers(tiny: Lockstep, name: str, tmp_path: Path) -> None:
     path = tmp_path / f"{name}.hlo"
     path.write_text(LAYERS[name])

@@ -29,7 +29,7 @@ from systolith.isa.errors import SystolithError
 from systolith.runtime.sweep.work import moved
 from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.loops.cases import rolled_everywhere
-from tests.examples import THOROUGH, examples
+from tests.examples import THOROUGH, examples, with_slow
 from tests.isa.chip_variants import changes
 
 CORPUS = Path(__file__).parents[2] / "corpus"
@@ -225,9 +225,7 @@ def test_a_program_that_counts_loops_serves_chips_of_other_times(base: str) -> N
     assert _all_of(front.compile(other, OPTIONS), other) == _alone(text, other)
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == "gpt2_tiny_infer" else ()) for n in sorted(TEXTS)]
-)
+@pytest.mark.parametrize("name", with_slow(sorted(TEXTS), {"gpt2_tiny_infer"}))
 def test_passes_that_say_that_they_change_nothing_do_not(name: str) -> None:
     """Else what comes of them could not be kept by the module that they are given."""
     module = Front(parse_hlo(TEXTS[name])).canonical

@@ -33,26 +33,33 @@ SMALL = with_vmem(TINY, 32 << 10)
 FOLDS = scalar_computation("add") + scalar_computation("maximum", name="max")
 
 
+def exponentials(x: str, *dims: int) -> str:
+    """Of a value less its maximum along the last dimension, `e`, and their sums, `sb`."""
+    row, wide = f"f32[{','.join(map(str, dims[:-1]))}]", f"f32[{','.join(map(str, dims))}]"
+    last, others = len(dims) - 1, ",".join(map(str, range(len(dims) - 1)))
+    return f""" low = f32[] constant(-inf)
+ m = {row} reduce({x}, low), dimensions={{{last}}}, to_apply=max
+ mb = {wide} broadcast(m), dimensions={{{others}}}
+ d = {wide} subtract({x}, mb)
+ e = {wide} exponential(d)
+ zero = f32[] constant(0)
+ s = {row} reduce(e, zero), dimensions={{{last}}}, to_apply=add
+ sb = {wide} broadcast(s), dimensions={{{others}}}"""
+
+
 def softmax(rows: int, width: int) -> str:
     return f"""HloModule softmax
 {FOLDS}
 ENTRY e {{
  x = f32[{rows},{width}] parameter(0)
- low = f32[] constant(-inf)
- m = f32[{rows}] reduce(x, low), dimensions={{1}}, to_apply=max
- mb = f32[{rows},{width}] broadcast(m), dimensions={{0}}
- d = f32[{rows},{width}] subtract(x, mb)
- e = f32[{rows},{width}] exponential(d)
- zero = f32[] constant(0)
- s = f32[{rows}] reduce(e, zero), dimensions={{1}}, to_apply=add
- sb = f32[{rows},{width}] broadcast(s), dimensions={{0}}
+{exponentials("x", rows, width)}
  ROOT r = f32[{rows},{width}] divide(e, sb)
 }}
 """
 
 
 def attention(heads: int, length: int, depth: int) -> str:
-    scores, row, wide = f"f32[{heads},{length},{length}]", f"f32[{heads},{length}]", f"f32[{heads},{length},{depth}]"
+    scores, wide = f"f32[{heads},{length},{length}]", f"f32[{heads},{length},{depth}]"
     return f"""HloModule attention
 {FOLDS}
 ENTRY e {{
@@ -63,14 +70,7 @@ ENTRY e {{
  qk = {scores} dot(q, k), {BATCH}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
  bb = {scores} broadcast(bias), dimensions={{1,2}}
  x = {scores} add(qk, bb)
- low = f32[] constant(-inf)
- m = {row} reduce(x, low), dimensions={{2}}, to_apply=max
- mb = {scores} broadcast(m), dimensions={{0,1}}
- d = {scores} subtract(x, mb)
- e = {scores} exponential(d)
- zero = f32[] constant(0)
- s = {row} reduce(e, zero), dimensions={{2}}, to_apply=add
- sb = {scores} broadcast(s), dimensions={{0,1}}
+{exponentials("x", heads, length, length)}
  p = {scores} divide(e, sb)
  o = {wide} dot(p, v), {BATCH}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
  ROOT r = f32[{length},{heads},{depth}] transpose(o), dimensions={{1,0,2}}
@@ -169,7 +169,7 @@ def scaled_attention(batch: int, heads: int, length: int, depth: int) -> str:
     """Of queries f32[batch,length,heads*depth] that get a bias and a scale before they are cut into heads."""
     wide, apart = f"f32[{batch},{length},{heads * depth}]", f"f32[{batch},{length},{heads},{depth}]"
     by_head = f"f32[{batch},{heads},{length},{depth}]"
-    scores, row = f"f32[{batch},{heads},{length},{length}]", f"f32[{batch},{heads},{length}]"
+    scores = f"f32[{batch},{heads},{length},{length}]"
     dims = "lhs_batch_dims={0,1}, rhs_batch_dims={0,1}, lhs_contracting_dims={3}"
     return f"""HloModule attention
 {FOLDS}
@@ -186,14 +186,7 @@ ENTRY e {{
  xr = {apart} reshape(xs)
  q = {by_head} transpose(xr), dimensions={{0,2,1,3}}
  qk = {scores} dot(q, k), {dims}, rhs_contracting_dims={{3}}
- low = f32[] constant(-inf)
- m = {row} reduce(qk, low), dimensions={{3}}, to_apply=max
- mb = {scores} broadcast(m), dimensions={{0,1,2}}
- d = {scores} subtract(qk, mb)
- e = {scores} exponential(d)
- zero = f32[] constant(0)
- s = {row} reduce(e, zero), dimensions={{3}}, to_apply=add
- sb = {scores} broadcast(s), dimensions={{0,1,2}}
+{exponentials("qk", batch, heads, length, length)}
  p = {scores} divide(e, sb)
  o = {by_head} dot(p, v), {dims}, rhs_contracting_dims={{2}}
  ROOT r = {apart} transpose(o), dimensions={{0,2,1,3}}

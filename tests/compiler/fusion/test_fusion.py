@@ -24,6 +24,7 @@ from systolith.isa.kernel import MAX_STREAMS
 from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import TINY, compare, with_vmem
 from tests.corpus.load import Case
+from tests.examples import with_slow
 
 NAMES = (
     "mlp_infer lenet_infer lstm_scan cond_switch fori_while_dynamic elementwise_zoo reduce_variants"
@@ -53,9 +54,7 @@ def kinds(text: str) -> list[str]:
     return [g.kind for g in groups(grouped(text))]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == "sort_topk_argmax" else ()) for n in NAMES]
-)
+@pytest.mark.parametrize("name", with_slow(NAMES, {"sort_topk_argmax"}))
 def test_corpus(name: str, corpus: Callable[[str], Case]) -> None:
     case = corpus(name)
     module = grouped(case.text)

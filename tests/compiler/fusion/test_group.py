@@ -32,7 +32,7 @@ from tests.compiler.hlo.computations import scalar_computation
 from tests.compiler.machine import TINY, compiled, error, run
 from tests.corpus.load import Case
 from tests.corpus.load import names as corpus_names
-from tests.examples import examples
+from tests.examples import examples, with_slow
 
 
 def groups(module: Module) -> dict[str, Group]:
@@ -67,9 +67,7 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in LONG else ()) for n in corpus_names("path")]
-)
+@pytest.mark.parametrize("name", with_slow(corpus_names("path"), LONG))
 def test_grouped_modules_of_the_corpus_read_back_equal(name: str) -> None:
     module = grouped(Case(name).text, load_chip("tpu_v3"))
     assert groups(module)

@@ -30,6 +30,7 @@ from systolith.compiler.passes.pipeline import canonicalise
 from systolith.isa.chip import Chip, load_chip
 from tests.compiler.fusion.test_blocking import FOLDS
 from tests.compiler.machine import Array, assert_within, compiled, run, with_vmem
+from tests.examples import with_slow
 from tests.runtime.command import systolith
 
 TINY = load_chip("tiny")
@@ -243,7 +244,7 @@ def test_sums_are_one_pass_wherever_they_are_and_however_much_is_spilled() -> No
     assert any(d.chosen == "p and q in one pass" for d in decisions)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "tiny 256K" else ()) for n in CHIPS])
+@pytest.mark.parametrize("name", with_slow(CHIPS, {"tiny 256K"}))
 def test_same_bits(name: str) -> None:
     chip = CHIPS[name]
     rng = np.random.default_rng(0)

@@ -23,7 +23,7 @@ from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.loops.scans import hlo
 from tests.compiler.machine import CHIPS, Array, checked_run, compiled, error
 from tests.compiler.passes.differential import opcodes, transformed
-from tests.examples import examples
+from tests.examples import examples, with_slow
 
 V3 = load_chip("tpu_v3")
 
@@ -67,9 +67,7 @@ def arguments(shapes: list[tuple[int, ...]], dtype: Any = np.float32) -> list[Ar
     return [(rng.standard_normal(s) / max(s[-1], 1) ** 0.5).astype(dtype) for s in shapes]
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == "recurrent, rows" else ()) for n in CASES]
-)
+@pytest.mark.parametrize("name", with_slow(CASES, {"recurrent, rows"}))
 def test_cycles_and_values(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     f, shapes, most = CASES[name]
     args = arguments(shapes)

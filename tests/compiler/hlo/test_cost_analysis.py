@@ -17,7 +17,7 @@ from systolith.compiler.hlo.text.parser import parse_hlo
 from tests.compiler.driver.random_modules import random_module
 from tests.compiler.hlo.cost_modules import MODULES
 from tests.corpus.load import INDEX, Case
-from tests.examples import examples
+from tests.examples import examples, with_slow
 
 
 def xla_costs(text: str) -> dict[str, float]:
@@ -38,9 +38,7 @@ def test_one_operation(name: str) -> None:
     assert_as_xla(MODULES[name])
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n == "resnet50_infer_224" else ()) for n in sorted(INDEX)]
-)
+@pytest.mark.parametrize("name", with_slow(sorted(INDEX), {"resnet50_infer_224"}))
 def test_corpus(name: str, corpus: Callable[[str], Case]) -> None:
     case = corpus(name)
     assert_as_xla(case.text)

@@ -8,7 +8,7 @@ import pytest
 from systolith.compiler.hlo import HloError, evaluate, parse_hlo
 from systolith.compiler.hlo.element_types import ELEMENT_TYPES
 from tests.compiler.hlo.compare import Array, assert_matches_xla
-from tests.examples import THOROUGH
+from tests.examples import THOROUGH, with_slow
 
 pytest.importorskip("jax")
 
@@ -17,7 +17,7 @@ STATES = [("rng_three_fry", 2), ("rng_philox", 2), ("rng_philox", 3), ("rng_defa
 
 @pytest.mark.parametrize(
     ("algorithm", "words"),
-    [pytest.param(*s, marks=pytest.mark.slow if s == ("rng_default", 3) else ()) for s in STATES],
+    with_slow(STATES, {("rng_default", 3)}),
 )
 def test_bits_of_every_width(algorithm: str, words: int) -> None:
     """Also across a carry out of the counter's low word, for odd numbers of elements, and for scalars."""

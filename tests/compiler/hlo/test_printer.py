@@ -13,7 +13,7 @@ from systolith.compiler.hlo.shape import array
 from systolith.compiler.hlo.text.codecs import escape, unescape
 from systolith.isa.dtypes import DTYPES
 from tests.corpus.load import HERE
-from tests.examples import examples
+from tests.examples import examples, with_slow
 
 FILES = sorted(path.name for path in HERE.glob("*.hlo"))
 
@@ -26,9 +26,7 @@ def test_corpus_prints_back_to_the_letter(file: str) -> None:
     assert print_hlo(module) == text
 
 
-@pytest.mark.parametrize(
-    "file", [pytest.param(f, marks=pytest.mark.slow if "resnet50" in f else ()) for f in FILES[::5]]
-)
+@pytest.mark.parametrize("file", with_slow(FILES[::5], [f for f in FILES if "resnet50" in f]))
 def test_styles(file: str) -> None:
     module = parse_hlo((HERE / file).read_text(), file)
     for style in (Style(percent=True, signatures=True), Style(percent=False, signatures=False)):

@@ -18,7 +18,7 @@ from systolith.sim.simulate import simulate
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.loops.scans import PROGRAMS, arguments, backwards, hlo
 from tests.compiler.machine import CHIPS, TINY, Array, checked, compiled, counting, error, run, with_vmem
-from tests.examples import examples
+from tests.examples import examples, with_slow
 
 
 def made(name: str) -> tuple[Compiled, str, list[Array]]:
@@ -67,7 +67,7 @@ STREAMED = {
     "gradient": (4, [(40, 2, 10), (10, 10)]),
 }
 """KiB of VMEM, and dimensions."""
-QUICK_OR_SLOW = [pytest.param(n, marks=pytest.mark.slow if n == "gradient" else ()) for n in STREAMED]
+QUICK_OR_SLOW = with_slow(STREAMED, {"gradient"})
 
 
 def streamed(name: str) -> tuple[Compiled, Counter[str]]:

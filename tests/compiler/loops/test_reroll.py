@@ -34,7 +34,7 @@ from systolith.sim.simulate import simulate
 from tests.compiler.fusion.test_blocking import attention
 from tests.compiler.loops.cases import BODIES, module, rolled_everywhere
 from tests.compiler.machine import CHIPS, compiled, error, run, with_vmem
-from tests.examples import THOROUGH, examples
+from tests.examples import THOROUGH, examples, with_slow
 
 TINY = load_chip("tiny")
 
@@ -88,7 +88,7 @@ LARGER = {"convolution": (64, 0, 0), "softmax": (512, 256, 0)}
 
 
 @pytest.mark.usefixtures("everywhere")
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n == "softmax" else ()) for n in BODIES])
+@pytest.mark.parametrize("name", with_slow(BODIES, {"softmax"}))
 def test_loops_give_the_same_bits(name: str) -> None:
     made = same_as_written_out(module(BODIES[name], *(SIZES | LARGER)[name]), CHIPS[16] if name in SIZES else TINY)
     assert made

@@ -19,7 +19,7 @@ from tests.compiler.driver.random_modules import random_module
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.passes.differential import Array, assert_same_bits, assert_unchanged, transformed
 from tests.corpus.load import Case
-from tests.examples import seeds
+from tests.examples import seeds, with_slow
 
 QUICK = (
     "mlp_infer mlp_infer_bf16 bf16_dot_f32 int8_dot_i32 lstm_scan cond_switch fori_while_dynamic elementwise_zoo"
@@ -74,9 +74,7 @@ SLOW = [("rng_threefry", False), ("rng_threefry", True), ("elementwise_zoo", Tru
 MODULES = [(name, optimized) for name in QUICK for optimized in (False, True)]
 
 
-@pytest.mark.parametrize(
-    ("name", "optimized"), [pytest.param(*m, marks=pytest.mark.slow if m in SLOW else ()) for m in MODULES]
-)
+@pytest.mark.parametrize(("name", "optimized"), with_slow(MODULES, SLOW))
 def test_corpus(name: str, optimized: bool, corpus: Callable[[str], Case]) -> None:
     case = corpus(name)
     stored = np.load(case.args_path)

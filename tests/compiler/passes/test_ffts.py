@@ -19,7 +19,7 @@ from systolith.isa.dtypes import DTYPES, F32
 from tests.compiler.hlo.oracle import run_xla
 from tests.compiler.machine import compiled, run
 from tests.compiler.passes.differential import transformed
-from tests.examples import examples
+from tests.examples import examples, with_slow
 
 Array = npt.NDArray[Any]
 
@@ -73,7 +73,7 @@ def test_any_dimensions(kind: str, batch: tuple[int, ...], lengths: tuple[int, .
     assert_close(evaluate(made, x)[0], kind, x, lengths)
 
 
-@pytest.mark.parametrize("kind", [pytest.param(k, marks=pytest.mark.slow if k == "FFT" else ()) for k in TYPES])
+@pytest.mark.parametrize("kind", with_slow(TYPES, {"FFT"}))
 @pytest.mark.parametrize(
     "n", [DIRECT[F32] + 3, *(pytest.param(n, marks=pytest.mark.slow) for n in (262, DIRECT[F32], 256, 2310))]
 )

@@ -14,6 +14,7 @@ from systolith.compiler.passes.pipeline import CANONICAL, canonicalise
 from systolith.compiler.passes.registry import PASSES
 from tests.compiler.machine import check
 from tests.corpus.load import Case
+from tests.examples import with_slow
 
 NAMES = (
     "mlp_infer mlp_infer_bf16 bf16_dot_f32 lenet_infer"
@@ -29,7 +30,7 @@ CASES += [(name, True) for name in NAMES if name != "sort_topk_argmax"]  # XLA's
 
 @pytest.mark.parametrize(
     ("name", "optimized"),
-    [pytest.param(*c, marks=pytest.mark.slow if c == ("rng_threefry", False) else ()) for c in CASES],
+    with_slow(CASES, {("rng_threefry", False)}),
 )
 def test_same_values(name: str, optimized: bool, corpus: Callable[[str], Case]) -> None:
     case = corpus(name)

@@ -18,7 +18,7 @@ from systolith.isa.chip import load_chip
 from systolith.isa.dtypes import dtype
 from tests.compiler.machine import Array, check, compiled, error, run
 from tests.compiler.passes.differential import assert_unchanged, opcodes, transformed
-from tests.examples import examples
+from tests.examples import examples, with_slow
 from tests.runtime.command import systolith
 
 INTEGERS = ("s32", "u8", "s16", "u32", "s64")
@@ -142,7 +142,7 @@ MOVED = {
 SLOW = ("a loop", "two loops", "a branch")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in MOVED])
+@pytest.mark.parametrize("name", with_slow(MOVED, SLOW))
 def test_states_go_through_loops_branches_and_calls(name: str) -> None:
     head, body = MOVED[name]
     text = f"HloModule m\n{head}{ENTRY}{body}}}\n"
